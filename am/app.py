@@ -68,9 +68,7 @@ class App(SearchedApp):
     def __init__(self, registered: pb.Registered, folder: Path, kept_at: str, journal: Journal, clock: Clock) -> None:
         spec = app_from_message(registered.spec)
         self.cluster, cluster_view = registered_cluster(registered)
-        self.checkpoint_lead_s = registered.checkpoint_lead_s
-        self.grace_s = registered.grace_s
-        self.heartbeat_s = registered.heartbeat_s
+        self._set_times(registered)
         self.time_scale = registered.time_scale
         self.task_log_mb = registered.task_log_mb
         self.folder = folder
@@ -132,25 +130,38 @@ class App(SearchedApp):
         self.fit_cluster()
 
     def fit_cluster(self) -> None:
-        """Apply the last update of the machines, once no job runs on a GPU that is not in it."""
+        """Apply the last update of the machines. Those on which jobs still run stay until these jobs have stopped."""
         if self._coming is None:
             return
-        cluster = cluster_from_message(self._coming.cluster)
-        if not all(gpu in cluster.gpu_set for job in self.search.jobs.values() for gpu in job.gpus):
-            return
-        self.cluster, update, self._coming = cluster, self._coming, None
+        update, cluster = self._coming, cluster_from_message(self._coming.cluster)
+        running = {gpu for job in self.search.jobs.values() for gpu in job.gpus}
+        leaving = {gpu.machine_id for gpu in running - cluster.gpu_set}
+        if leaving:
+            staying = [machine for machine in cluster.machines if machine.machine_id not in leaving]
+            old = [machine for machine in self.cluster.machines if machine.machine_id in leaving]
+            cluster = replace(cluster, machines=(*staying, *old), devices={**self.cluster.devices, **cluster.devices})
+        else:
+            self._coming = None
+        self.cluster = cluster
         self.search.fit_cluster(self.cluster)
-        fresh = make_cluster_view(
-            self.cluster,
-            active_apps=self.cluster_view.active_apps,
-            lease_s=self.cluster_view.lease_s,
-            rule=self.cluster_view.rule,
-        )
+        view = self.cluster_view
+        fresh = make_cluster_view(cluster, active_apps=view.active_apps, lease_s=view.lease_s, rule=view.rule)
         self.cluster_view = replace(fresh, cluster_gpus=update.gpus_available)
 
-    def new_session(self) -> None:
-        """Reset the update counter, because a restarted ResourceManager counts from the beginning."""
+    def registered_again(self, message: pb.Registered) -> None:
+        """Take what a restarted ResourceManager says: its machines and settings may have changed."""
+        # It counts updates anew.
         self._version = 0
+        self._set_times(message)
+        _, view = registered_cluster(message)
+        self.cluster_view = replace(self.cluster_view, lease_s=view.lease_s, rule=view.rule)
+        self.take_cluster(pb.ClusterUpdate(cluster=message.cluster, gpus_available=message.gpus_available))
+        self.take_leases(message.leases)
+
+    def _set_times(self, registered: pb.Registered) -> None:
+        self.checkpoint_lead_s = registered.checkpoint_lead_s
+        self.grace_s = registered.grace_s
+        self.heartbeat_s = registered.heartbeat_s
 
     def give_back(self, gpus: Iterable[GpuId]) -> list[int]:
         """Give GPUs back on which no job runs. Returns the ids of their leases, which the caller must send."""

@@ -157,8 +157,7 @@ class AppMaster:
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is not None:
-            self._app.new_session()
-            self._app.take_leases(message.leases)
+            self._app.registered_again(message)
             self._dirty.set()
         elif self._opening is None:
             self._opening = asyncio.ensure_future(self._open(message))

@@ -48,7 +48,7 @@ class MemoryEngine:
     async def open(self) -> Cluster:
         return CLUSTER
 
-    def launcher(self, _run_id, on_exit, _machines_of) -> MemoryAppLauncher:
+    def launcher(self, _run_id, on_exit, _machines_of, _lock) -> MemoryAppLauncher:
         self.started = MemoryAppLauncher(on_exit)
         return self.started
 

@@ -52,7 +52,7 @@ def _smallest(job_times_s, sizes, takes_of, end_s, gpus, left):
 # ---- layouts --------------------------------------------------------------------------------------------------------
 
 
-def lay_out(most, within, kinds_of, sizes, parts):
+def at_tightest(most, within, kinds_of, sizes, parts):
     """Gangs as near as there is free capacity, once for each part of the near places."""
     laid = [_laid_near(most.tolist(), within.tolist(), kinds_of, sizes, near) for near in parts]
     return [candidate for candidate in laid if candidate is not None]
@@ -86,7 +86,7 @@ def _left_for(most, within, places, size, taken, near):
     return max(0, left)
 
 
-def lay_apart(most, within, kinds_of, sizes, aways):
+def at_two_levels(most, within, kinds_of, sizes, loose_counts):
     """Gangs at one level, or the first of them at a looser one."""
     limits, levels_of = most.tolist(), within.tolist()
     if any((gpus, unit) not in kinds_of for gpus, unit, _ in sizes):
@@ -95,7 +95,7 @@ def lay_apart(most, within, kinds_of, sizes, aways):
     levels = [level for level in range(4) if any(levels_of[places[level]] == level for places in chosen)]
     found = []
     for near, far in itertools.combinations_with_replacement(levels, 2):
-        for away in aways if near != far else (0,):
+        for away in loose_counts if near != far else (0,):
             counts, left = [0] * len(limits), away
             for (_, _, count), places in zip(sizes, chosen, strict=True):
                 looser = min(left, count)
@@ -206,7 +206,7 @@ def on_grids(counts, ends, gang_gpus, max_gangs, max_gpus, out):
 # ---- dominance ------------------------------------------------------------------------------------------------------
 
 
-def next_to(keys, asks, places, changes, harder, easier):
+def one_step_variants(keys, asks, places, changes, harder, easier):
     """Pairs of candidates of which a change makes the easier one of the harder one."""
     order, many = np.argsort(keys), 0
     for place, change in zip(places.tolist(), changes.tolist(), strict=True):

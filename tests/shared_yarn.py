@@ -277,7 +277,7 @@ class EngineInMemory(LocalEngine):
         super().__init__(replace(plain, devices=devices))
         self.yarn = yarn
 
-    def launcher(self, run_id, on_exit, machines_of):
+    def launcher(self, run_id, on_exit, machines_of, lock):
         return LauncherInMemory(self.yarn, on_exit)
 
     def inventory(self):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import field
@@ -71,7 +71,7 @@ class BidRow(Value, frozen=True, kw_only=True):
             self._check_pinned_gangs(self.pinned_gangs)
 
     def _check_pinned_gangs(self, gangs: tuple[Allocation, ...]) -> None:
-        if _added_up(gangs) != dict(self.pinned.counts):
+        if Allocation.sum_of(gangs) != self.pinned:
             stated = [gang.by_machine() for gang in gangs]
             raise InputError("the pinned gangs must add up to the pinned GPUs", value=stated)
         if not all(gangs):
@@ -90,17 +90,8 @@ class BidRow(Value, frozen=True, kw_only=True):
         return self.pinned.gpus + sum(gang.total_gpus for gang in self.gangs)
 
 
-def _added_up(gangs: Iterable[Allocation]) -> dict[str, int]:
-    """GPUs by machine of all gangs; bids hold many such rows, so without an allocation for every sum."""
-    total: dict[str, int] = {}
-    for gang in gangs:
-        for machine, count in gang.counts:
-            total[machine] = total.get(machine, 0) + count
-    return total
-
-
 class Bid(Value, frozen=True, kw_only=True):
-    """An app's answer to an offer: the value of getting nothing more, and rows of which at most one is won.
+    """An app's answer to an offer: the value of the empty bundle, and rows. An app wins at most one row.
 
     `rows_dropped` counts the rows that a cap left out, so that hitting it is never silent.
 
@@ -169,12 +160,12 @@ class Market(Value, frozen=True, kw_only=True):
 
 
 class PlacedGang(Value, frozen=True, order=True):
-    """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one.
+    """A gang on concrete machines, with the level that it spans, and its slot if it was asked for in one.
 
     `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
     `job_id` binds it to a job of the app, which runs on it until the job ends, or the lease of a profiling run; if
-    empty, the app chooses the job. `at_most_s` shortens its lease: a round decides on it after so long; 0 leaves it as
-    long as others.
+    empty, the app chooses the job. `at_most_s` shortens its lease: a round decides on it after this many seconds. 0
+    leaves it as long as others.
     """
 
     gpus: Allocation

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -265,15 +265,18 @@ def find_marked(marks: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(process.pid for process in _find_marked(_checked(marks)))
 
 
-def kill_marked(marks: Mapping[str, str], *, wait_s: float = 5.0) -> tuple[int, ...]:
+def kill_marked(
+    marks: Mapping[str, str], *, wait_s: float = 5.0, may_kill: Callable[[], bool] = lambda: True
+) -> tuple[int, ...]:
     """SIGKILL every process that `find_marked` finds, until none is left; blocks.
 
     Args:
         marks: Environment variables with their values, all of which a process must carry. At least one, none empty.
         wait_s: How long to go on, in seconds.
+        may_kill: Asked before each kill. If it says no, nothing more is killed.
 
     Returns:
-        Ids of those that still live after `wait_s`, normally none.
+        Ids of those that still live after `wait_s`, or may not be killed; normally none.
     """
     wanted = _checked(marks)
     deadline_s = time.monotonic() + wait_s
@@ -283,6 +286,8 @@ def kill_marked(marks: Mapping[str, str], *, wait_s: float = 5.0) -> tuple[int, 
         found = _find_marked(wanted)
         clean = 0 if found else clean + 1
         for process in found:
+            if not may_kill():
+                return tuple(process.pid for process in found)
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 process.kill()
         if found and time.monotonic() >= deadline_s:

@@ -75,6 +75,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="weight of a user, queue or app under OEF; default: 1; repeatable",
     )
     add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
+    add("--cap-demand", action="store_true", help="shares have no more GPUs than a tenant can use under OEF")
     add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF and AlloX")
     add("--alpha", type=float, help="share of the users whose jobs AlloX considers first; default: 0.1")
     add(
@@ -192,6 +193,7 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
         payments=payments,
         tenant_of=tenant_of,
         placer=options.placer and Placer(options.placer),
+        cap_demand=options.cap_demand or None,
         profiling_runs=options.profiling_runs or None,
         alpha=options.alpha,
         preemption_margin=options.preemption_margin,

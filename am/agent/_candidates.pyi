@@ -23,7 +23,7 @@ def fit_by_end(
 ) -> bool:
     """First fit under an end: gangs on which all jobs end in time, if it finds any."""
 
-def lay_out(
+def at_tightest(
     most: Array,  # i8 [kinds]
     within: Array,  # i8 [kinds], levels
     kinds_of: Mapping[tuple[int, int], tuple[int, ...]],  # a dict; the kinds by GPUs and unit, the tightest first
@@ -32,12 +32,12 @@ def lay_out(
 ) -> list[tuple[int, ...]]:
     """Candidates with gangs at their tightest levels, for parts of the tight places."""
 
-def lay_apart(
+def at_two_levels(
     most: Array,  # i8 [kinds]
     within: Array,  # i8 [kinds], levels
     kinds_of: Mapping[tuple[int, int], tuple[int, ...]],  # a dict; by GPUs and unit a kind for each level
     sizes: tuple[tuple[int, int, int], ...],  # GPUs, unit and count
-    aways: tuple[int, ...],  # how many gangs are at the looser of two levels
+    loose_counts: tuple[int, ...],  # how many gangs are at the looser of two levels
 ) -> list[tuple[int, ...]]:
     """Candidates with gangs at one level, or the first of them at a looser one."""
 
@@ -71,7 +71,7 @@ def on_grids(
 ) -> int:
     """All choices of a count for each kind within the limits. Returns their number, -1 if they exceed `out`."""
 
-def next_to(
+def one_step_variants(
     keys: Array,  # i8 [candidates]: distinct
     candidates: Array,  # i8 [candidates, kinds]
     changed: Array,  # i8 [changes]: the kind that has one gang less

@@ -26,7 +26,7 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         gpus: For each task, in order, its leased GPUs, all on one machine.
         addresses: For each task `host:port`, where it may listen to its peers. Needed when there are two tasks or more,
             and for the variables of torchrun.
-        level: How far apart all GPUs of the gang lie.
+        level: The locality level that all GPUs of the gang span.
         checkpoint_uri: Where the job's checkpoints go.
         job_dir: Folder of the job's own files, as the task sees it.
         time_scale: How many emulated seconds a replayed job lets pass in one real second; 1 for training.
@@ -83,7 +83,7 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
 
 
 def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
-    """The environment of one task of a gang, to be laid over what its machine gives to every process.
+    """The environment variables of one task of a gang, in addition to those that its machine gives to every process.
 
     Raises:
         InputError: The gang has no task of this index.

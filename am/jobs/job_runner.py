@@ -52,7 +52,7 @@ OnChange = Callable[[], None]
 
 
 class JobRunner:
-    """One an app master.
+    """Runs the jobs of one app.
 
     Args:
         app: The app.
@@ -181,7 +181,7 @@ class JobRunner:
         }
         self._emit("tasks_ended", job.job_id, detail)
         if no_room and not requested:
-            # No fault of the job's: it waits for GPUs where there is room.
+            # The job is not at fault: it waits for GPUs on machines with free capacity.
             self._app.search.turn(job, JobState.WAITING)
             self._on_no_room(full, no_room)
         else:
@@ -319,7 +319,7 @@ class JobRunner:
         self._again(job, reason, unrecoverable=usage, last_words=f": {last}" if last else "")
 
     def _again(self, job: JobRun, reason: str, *, unrecoverable: bool, last_words: str = "") -> None:
-        """Let a job whose tasks have ended start again from its checkpoint, or give it up."""
+        """Restart a job whose tasks have ended from its checkpoint, or give it up."""
         if unrecoverable or job.restarts >= self._app.spec.max_task_restarts:
             self._app.search.failed(job, f"{job.job_id}: {reason}{last_words}")
             self._emit("job_given_up", job.job_id, {"reason": reason, "restarts": job.restarts})
@@ -425,9 +425,9 @@ def _peers_waited_for(exits: Sequence[TaskExit]) -> bool:
 
 
 def last_line(job: JobRun) -> str:
-    """The last line that a job's chief wrote, for diagnostics; none where this incarnation wrote nothing.
+    """The last line that a job's chief wrote, for diagnostics; empty if this incarnation wrote nothing.
 
-    Its lines lie behind its mark. Where no mark is among the last of the log, all of them are this incarnation's.
+    Its lines come after its mark. If the end of the log contains no mark, all lines there are this incarnation's.
     """
     try:
         with os.fdopen(open_regular(job.log_path, os.O_RDONLY), "rb") as file:

@@ -21,9 +21,9 @@ MAX_FILES = 10_000
 def checkpoint_folders(app: App, job: JobRun) -> list[Path]:
     """The local folders that a program may take for its model directory: `%checkpoint_path%`, and the one of `job run`.
 
-    What lies there must be this job's own. So the latter, which all jobs of an app have in their environment, counts
-    for an app of one job, and no folder counts below which another job's lies. A task on another machine sees a folder
-    of its own there, and nothing of it can be read here.
+    The files there must be this job's own. All jobs of an app have the folder of `job run` in their environment, so it
+    counts only for an app of one job. A folder that contains another job's folder does not count. A task on another
+    machine writes to a folder of that machine, which cannot be read here.
     """
     others = [each.folder.resolve() for each in app.search.jobs.values() if each is not job]
     places = [f"{app.checkpoint_uri}/{job.job_id}"]

@@ -45,7 +45,7 @@ class SearchState:
         spec: The app.
         folder: The app's folder; each job has its own under `jobs/`.
         time_scale: How many times faster than their estimate replayed jobs run.
-        journal: What earlier attempts wrote is taken up; what happens from now on is added.
+        journal: Its entries by earlier attempts are restored; later changes are appended.
         saved_iteration: The iteration of a job's newest checkpoint.
 
     `on_turn` is called on every change of a job's state.

@@ -23,7 +23,8 @@ def find_stragglers(running: Sequence[tuple[JobView, GangAt]], waiting: Jobs, id
     """The running jobs that end after all others, and would end earlier by more than a restart if they waited.
 
     The last job to end is examined first. If it is a straggler it counts as waiting when the next one is examined, and
-    its gang counts as idle.
+    its gang counts as idle. If several jobs end last at the same time, none of them is a straggler: the app would end
+    no earlier.
 
     Example: a job with 100 GPU seconds left runs on one GPU, three others are idle, and a job of 60 GPU seconds waits.
     Both can use up to 4 GPUs, and S is 1. On all four GPUs the two take 15 + 25 = 40 s and two restarts of 5 s, instead

@@ -45,6 +45,10 @@ MASTER_UNAVAILABLE = "its app master is unavailable"
 """Why a lease of a silent app is prolonged. After a restart the log's events with this reason tell which ones were."""
 
 
+MASTER_STARTS = "its app master starts"
+"""Why a lease of an app is prolonged whose app master has not registered yet: a start is no silence."""
+
+
 class LeasePolicy(Value, frozen=True, kw_only=True):
     """How long leases last and when they end, in seconds."""
 
@@ -67,7 +71,8 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
 class _Account:
     """What the arbiter remembers of an active app. `attained_gpu_s` counts leases that ended.
 
-    `waiting` are its leases that were prolonged once since its last report, as its app master was unavailable.
+    `waiting` are its leases that were prolonged once since its last report, as its app master was unavailable. Until
+    `starting_until_s` its app master may still start, unless it is not silent.
     """
 
     submitted_at_s: float
@@ -75,6 +80,7 @@ class _Account:
     owner: AppOwner = NO_OWNER
     resources: TaskResources = NO_RESOURCES
     silent: bool = False
+    starting_until_s: float = -math.inf
     leaving: bool = False
     waiting: set[int] = field(default_factory=set)
 
@@ -257,7 +263,17 @@ class Arbiter:
         if app_id in self._apps:
             account = self._apps[app_id]
             account.silent = silent or account.leaving
+            account.starting_until_s = -math.inf
             self._noted.add(app_id)
+
+    def set_starting(self, app_id: str, until_s: float) -> None:
+        """The app master of a silent app starts. Its leases wait for it as often as needed, but no longer than this.
+
+        Example: leases last 5 s and a start takes 12 s. Two prolongations later the app has its GPUs still, and its
+        leases may be prolonged once more if its app master is unavailable then.
+        """
+        if app_id in self._apps:
+            self._apps[app_id].starting_until_s = until_s
 
     def heard_of(self, app_ids: Iterable[str]) -> None:
         """Note that apps answered a round: their leases may be prolonged once more while they are unavailable."""
@@ -293,18 +309,21 @@ class Arbiter:
         """Frame a round: leases that end within the lead are renewable, and all free GPUs are on offer.
 
         Each lease of an app whose master is unavailable is prolonged in place, once until the app reports again: it
-        waits for it, but an app cannot keep GPUs by its silence. Bound leases, whose jobs still run, are prolonged too,
-        but for profiling runs. Leases on closed GPUs cannot be renewed: they begin to expire. All these are in the
-        changes.
+        waits for it, but an app cannot keep GPUs by its silence. While the app master starts, this does not count.
+        Bound leases, whose jobs still run, are prolonged too, but for profiling runs. Leases on closed GPUs cannot be
+        renewed: they begin to expire. All these are in the changes.
         """
         ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
         closed = self.table.closed
         runs: Mapping[str, str] = self._memory.runs if isinstance(self._memory, RemembersRuns) else {}
+        starting: list[Lease] = []
         away: list[Lease] = []
         expiring: list[Lease] = []
         bound, renewable = [], []
         for lease in ending:
-            if self._is_silent(lease.app_id):
+            if self._is_starting(lease.app_id, now_s):
+                starting.append(lease)
+            elif self._is_silent(lease.app_id):
                 (expiring if lease.lease_id in self._apps[lease.app_id].waiting else away).append(lease)
             elif closed and lease.gpu in closed:
                 expiring.append(lease)
@@ -313,6 +332,7 @@ class Arbiter:
             else:
                 renewable.append(lease)
         changes = [
+            *self.table.prolong(starting, now_s=now_s, end_s=self._end_of(now_s), reason=MASTER_STARTS),
             *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason=MASTER_UNAVAILABLE),
             *self.table.prolong(bound, now_s=now_s, end_s=self._end_of(now_s), reason="its job runs until it ends"),
             *self.table.expire(expiring),
@@ -373,9 +393,9 @@ class Arbiter:
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.
 
-        Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
-        skipped, since such a lease would be all warning and no work. A staggered lease lasts its full length from
-        where it begins: now, or with the end of the lease that it follows, of which rounds are held a lead before.
+        Aligned ends are on one grid. An end less than two leads away is skipped: the next round for it would begin
+        within a lead, so such a lease would be all warning and no work. A staggered lease lasts its full length. It
+        begins now, or with the end of the lease that it follows; the round for that end is held a lead before it.
 
         Example: leases of 600 s and a lead of 5 s on a grid from 0 s. A lease granted at 900 s ends at 1,200 s. One
         granted at 1,195 s ends at 1,800 s, because an end at 1,200 s would leave it less than two leads.
@@ -507,7 +527,7 @@ class Arbiter:
         if any(lease.job_id for lease in leases):
             ending = [(lease.job_id, lease.gpu.machine_id) for lease in leases]
             app_snapshot = replace(app_snapshot, bound=tuple(pair for pair in app_snapshot.bound if pair not in ending))
-        # Mostly all leases of an app end with one round.
+        # Usually all leases of an app end with one round.
         mine = app_snapshot.kept if len(leases) == app_snapshot.kept.gpus else allocation_of(leases)
         kept = _NOTHING if mine is app_snapshot.kept else app_snapshot.kept - mine
         masks = masks_of([lease.gpu for lease in leases])
@@ -549,6 +569,10 @@ class Arbiter:
     def _is_silent(self, app_id: str) -> bool:
         account = self._apps.get(app_id)
         return account is not None and account.silent
+
+    def _is_starting(self, app_id: str, now_s: float) -> bool:
+        account = self._apps.get(app_id)
+        return account is not None and account.silent and not account.leaving and now_s < account.starting_until_s
 
     def _account(self, changes: list[LeaseChange], now_s: float) -> list[LeaseChange]:
         for change in changes:

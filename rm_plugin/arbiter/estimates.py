@@ -36,8 +36,8 @@ _TERMS = 300
 """About how many lease terms a forecast plays. If the end is further away, the model uses longer terms."""
 
 _MAX_STEPS_PER_TERM = 4
-"""The model stops after this many steps for each term, beside those at ends of phases. Apps that have not ended by then
-have no estimate. Example: leases so short that restarts take all of them."""
+"""The model stops after this many steps for each term, not counting those at ends of phases. Apps that have not ended
+by then have no estimate. Example: leases so short that restarts take all of them."""
 
 _CALM = 0.7
 """The cluster is calm while apps can use less than this share of its GPUs."""
@@ -203,7 +203,7 @@ def forecast(
         gpus: GPUs of the cluster.
         now_s: The present time.
         lease_s: Seconds of a lease.
-        lease_end_s: When leases granted now end; the ends of all others lie on one grid with it.
+        lease_end_s: When leases granted now end. The ends of all other leases are on one grid with it.
         order: The order of service.
     """
     model = _Model(apps, gpus, now_s, lease_s, lease_end_s, order)

@@ -45,8 +45,8 @@ class LeaseTotals:
 class LeaseIndex:
     """At most one lease for each GPU. A round asks once for every app, so nothing here looks at the leases of others.
 
-    Leases of an app stand in the order in which their GPUs came in, as in `by_gpu`: sums over them do not depend on
-    the leases of others.
+    The leases of an app are in the order in which their GPUs were added, as in `by_gpu`. So sums over them do not
+    depend on the leases of others.
     """
 
     __slots__ = ("_by_app", "_by_gpu", "_ends", "_expiring", "by_app", "by_gpu", "expiring")

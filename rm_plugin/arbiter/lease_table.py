@@ -134,12 +134,12 @@ class LeaseTable:
 
     @property
     def has_free_gpus(self) -> bool:
-        """True when there is a GPU to give out."""
+        """Whether there is a GPU to give out."""
         return self._free.count > 0
 
     @property
     def free_version(self) -> int:
-        """A number that grows whenever the GPUs to give out may have become others."""
+        """A number that grows whenever the GPUs to give out may have changed."""
         return self._free.version
 
     def ending(self, until_s: float) -> list[Lease]:
@@ -169,19 +169,19 @@ class LeaseTable:
     # ---- undoing ----
 
     def begin(self) -> None:
-        """Note every change from now on, until it is kept or undone."""
+        """Record every change from now on, until `keep` or `undo`."""
         if self._undo is not None:
             raise InvariantError("changes of leases that are neither kept nor undone")
         self._undo = _Undo(next_id=self._next_id)
 
     def keep(self) -> None:
-        """What was changed since `begin` stays."""
+        """Keep every change since `begin`."""
         self._undo = None
 
     def undo(self) -> None:
-        """Everything changed since `begin` is as it was; the table holds the very leases of then.
+        """Undo every change since `begin`. Then the table holds the same lease objects as before.
 
-        Only the order in which an app got its GPUs may be another.
+        Only the order in which an app got its GPUs may differ.
         """
         undo, self._undo = self._undo, None
         if undo is None:
@@ -208,18 +208,18 @@ class LeaseTable:
     ) -> list[LeaseChange]:
         """Turn a round's grants into leases.
 
-        What an app wins on a machine is first taken from its own renewable GPUs there, which are renewed in place;
-        then from free GPUs; then from GPUs that others lose, which are reserved until they are given back. Renewable
+        What an app wins on a machine is taken in this order: from its own renewable GPUs there, which are renewed in
+        place; from free GPUs; from GPUs that other apps lose, which are reserved until they are returned. Renewable
         leases that were not renewed begin to expire.
 
-        A lease begins where the one that it follows on its GPU ends, on a free GPU now. Those of a gang end together,
-        by the last of their beginnings.
+        A lease begins now on a free GPU, else when the lease before it on its GPU ends. The leases of a gang end
+        together; their end is computed from the latest beginning.
 
         Raises:
             InvariantError: More is granted on a machine than there is; nothing is changed then.
         """
         live = self.live
-        # Mostly it is the same object, and to compare all that leases say takes long.
+        # Check identity first: it is usually the same object, and comparing all fields of a lease is slow.
         up = {lease.gpu: lease for lease in renewable if (now := live.get(lease.gpu)) is lease or now == lease}
         gangs = assign_gangs(self._cluster, grants, up, self._free.by_machine)
         ends_s: dict[float, float] = {}
@@ -247,7 +247,7 @@ class LeaseTable:
         return [*sorted(given, key=_reserved_first), *renewed, *expiring]
 
     def prolong(self, leases: Iterable[Lease], *, now_s: float, end_s: EndOf, reason: str) -> list[LeaseChange]:
-        """Move the end of GRANTED leases without a round."""
+        """Prolong GRANTED leases without a round."""
         changes = []
         for lease in leases:
             prolonged = replace(lease, expires_at_s=end_s(max(now_s, lease.expires_at_s)))
@@ -292,12 +292,12 @@ class LeaseTable:
         return [self._expire(lease, 0) for lease in leases]
 
     def close(self, gpus: Collection[GpuId]) -> None:
-        """From now on exactly these GPUs are closed; ones that the cluster does not have raise UnknownNameError."""
+        """Close exactly these GPUs. Raises UnknownNameError for GPUs that the cluster does not have."""
         self._free.close(gpus)
         self._unchecked.update([machine.machine_id for machine in self._cluster.machines])
 
     def refit(self, cluster: Cluster) -> None:
-        """The cluster has other machines from now on; those with leases must be among them, as they were.
+        """Replace the cluster. Machines with leases must be in the new one, unchanged.
 
         Raises:
             InvariantError: A machine with leases is missing or changed; nothing is changed then.
@@ -379,7 +379,7 @@ class LeaseTable:
         return self._reserved if lease.state is LeaseState.RESERVED else self._live
 
     def _put(self, lease: Lease) -> None:
-        """Every lease comes in here."""
+        """Add a lease. No other code does."""
         before = self._index_for(lease).put(lease)
         self._by_id[lease.lease_id] = lease
         if before is None and lease.state is not LeaseState.RESERVED:
@@ -466,7 +466,7 @@ class LeaseTable:
             raise InvariantError("a reserved GPU must be on its way back", value=lease)
 
     def _strangers(self) -> list[int]:
-        """Ids of leases that are in the index by id but in no other."""
+        """Ids of leases that only the index by id contains."""
         known = {lease.lease_id for lease in (*self.live.values(), *self.reserved.values())}
         return sorted(self._by_id.keys() - known)
 

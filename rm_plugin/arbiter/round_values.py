@@ -45,6 +45,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     tenant_of: TenantOf = TenantOf.USER
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     placer: Placer = Placer.COMPACT
+    cap_demand: bool = False
     profiling_runs: bool = False
     alpha: float = 0.1
     bidders: Bidders = Bidders.WORST_RHO
@@ -58,6 +59,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "tenant_of": TenantOf.USER,
         "tenant_weights": {},
         "placer": Placer.COMPACT,
+        "cap_demand": False,
         "profiling_runs": False,
         "alpha": 0.1,
         "bidders": Bidders.WORST_RHO,
@@ -88,19 +90,19 @@ class RoundSettings(Value, frozen=True, kw_only=True):
 
 
 NO_RESOURCES = TaskResources(memory_mb=0, vcores=0)
-"""Those of an app that does not say what its tasks need beside their GPUs, such as one of a trace."""
+"""The resources of an app that does not state what its tasks need besides GPUs. Example: an app of a trace."""
 
 
 class AppStanding(Value, frozen=True, kw_only=True):
     """An active app as the arbiter knows it when a round begins.
 
-    It says nothing that changes with time alone, so that from round to round it mostly is the same object.
+    It holds nothing that changes with time alone. So it is usually the same object from round to round.
 
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
     `renewable_slots` counts the renewable ones in each slot, by machine.
     `ended_gpu_s` is the GPU time that it had of leases that ended, `granted_at_s` when those began that it holds.
-    `silent`: its app master does not answer at present. `bound` are the (job, machine) pairs of its bound leases, whose
-    jobs run until they end. `resources` is what each of its tasks requests beside its GPUs.
+    `silent`: its app master does not answer now. `bound` are the (job, machine) pairs of its bound leases, whose
+    jobs run until they end. `resources` is what each of its tasks requests besides GPUs.
     """
 
     app_id: str
@@ -251,7 +253,7 @@ class Wait(Value, frozen=True, kw_only=True):
 class Decision(Value, frozen=True, kw_only=True):
     """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
 
-    `unserved` is what apps could still use; where no GPU is left it may be left out. A work-conserving policy
+    `unserved` is what apps could still use. A policy may leave it out if no GPU is left. A work-conserving policy
     (`PolicyTraits`) leaves no free GPU that may serve any of it. Another one says in `waits` what an app waits for,
     for the job that starts first. `memory` is what the policy wants to find in the snapshot of the next round
     (`PolicyWithMemory`).

@@ -74,9 +74,10 @@ def keep_share(
         rounding: `probabilistic` keeps floor(c k) gangs and one more with the fractional probability; `nearest` rounds
             c k half up; `by_gpu` rounds like `probabilistic` but in GPUs, which may keep a part of one gang. `capped`
             does as `by_gpu`, but leaves at least the smallest part of the first gang that a job can use.
-        demands: The demands of the app's jobs. `by_gpu` cuts a gang only to a size that one of them can use. If the
-            largest such part is less than the share, a second draw either cuts the gang to it (or drops the gang if
-            there is no such part) or keeps it whole, with the same number of GPUs in expectation.
+        demands: The demands of the app's jobs. `by_gpu` cuts a gang only to a size that one of them can use. The
+            largest such part may be less than the share. Then a second draw keeps the gang whole or cuts it to that
+            part. If there is no such part, the draw keeps or drops the gang. The expected number of GPUs stays the
+            same.
     """
     if not 0.0 <= share <= 1.0:
         raise InputError("a kept share must lie between 0 and 1", value=share)
@@ -156,7 +157,7 @@ def _largest_part(gang: PlacedGang, gpus: int, demands: Sequence[GangDemand]) ->
 
 
 def _cut(gang: PlacedGang, gpus: int, demand: GangDemand) -> PlacedGang | None:
-    """Whole units of a gang, from the machines with most of its GPUs first, ties by id. None if they are too few."""
+    """Whole units of a gang, from machines with most of its GPUs first (ties by id). Returns None if too few."""
     left, counts = min(gpus, demand.max_gpus), {}
     for machine, count in sorted(gang.gpus, key=lambda part: (-part[1], part[0])):
         taken = min(count, left) // demand.unit_gpus * demand.unit_gpus

@@ -13,7 +13,7 @@ from typing import Any
 from rm_plugin.engines.cards import machine_with_cards
 from rm_plugin.engines.docker_launcher import AmContainers, DockerAppLauncher
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
-from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
 from themis.cluster import Cluster
 from themis.config.rm_settings import DockerSettings, RmSettings
@@ -58,11 +58,11 @@ class DockerEngine:
         await asyncio.to_thread(self._host.need_image, self._settings.image)
         return self._cluster
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
         """Starts containers."""
         if self._host is None:
             raise InvariantError("the engine is not open")
-        return DockerAppLauncher(self._host, run_id, on_exit, self._containers(run_id))
+        return DockerAppLauncher(self._host, run_id, on_exit, self._containers(run_id), lock)
 
     def inventory(self) -> NodeInventory:
         """The cluster, which never changes."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
 from themis.docker_host import (
     APP_LABEL,
     APP_MASTER,
@@ -26,6 +26,7 @@ from themis.docker_host import (
     DockerHost,
 )
 from themis.docker_watch import ContainerWatch
+from themis.errors import UnreachableError
 from themis.python_programs import module_command
 from themis.values import Value, repr_without
 
@@ -100,10 +101,19 @@ class DockerAppLauncher:
         run_id: Labels all containers of this ResourceManager's run, across its restarts.
         on_exit: Called for each app master that ended, after all containers of its app have ended.
         containers: Common settings of app masters' containers.
+        lock: Confirmed before each start and each kill.
     """
 
-    def __init__(self, host: DockerHost, run_id: str, on_exit: OnAmExit, containers: AmContainers) -> None:
+    def __init__(
+        self,
+        host: DockerHost,
+        run_id: str,
+        on_exit: OnAmExit,
+        containers: AmContainers,
+        lock: HeldLock | None = None,
+    ) -> None:
         self._host = host
+        self._lock = lock or NoLock()
         self._run = {RUN_LABEL: run_id}
         self._on_exit = on_exit
         self._containers = containers
@@ -117,6 +127,7 @@ class DockerAppLauncher:
         await self.kill(launch.app_id)
         # Check each time, because an operator may have removed the empty network.
         gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
+        await self._lock.confirm()
         try:
             launch.working_dir.mkdir(parents=True, exist_ok=True)
             _write_private(launch.working_dir / TOKEN_FILE, launch.token)
@@ -135,7 +146,7 @@ class DockerAppLauncher:
             if each.running:
                 self._follow(app_id, attempt, pid, each.container_id)
                 return True
-        await asyncio.to_thread(self._host.remove_all, self._app(app_id))
+        await self._remove_all(self._app(app_id))
         return False
 
     def waiting(self, app_id: str) -> str:
@@ -156,14 +167,14 @@ class DockerAppLauncher:
         if gone := self._gone.get(app_id):
             await gone.wait()
         else:
-            await asyncio.to_thread(self._host.remove_all, self._app(app_id))
+            await self._remove_all(self._app(app_id))
 
     async def shutdown(self) -> None:
         """Kill and remove every container of this run, then its network."""
         self._closed = True
         await self._kill_masters({**self._run, ROLE_LABEL: APP_MASTER})
         await asyncio.gather(*self._watchers)
-        await asyncio.to_thread(self._host.remove_all, self._run)
+        await self._remove_all(self._run)
         try:
             await asyncio.to_thread(self._host.remove_networks, self._run)
         except DockerError as error:
@@ -181,7 +192,23 @@ class DockerAppLauncher:
     async def _kill_masters(self, labels: Mapping[str, str]) -> None:
         # Only kill them here. Their followers read how they ended, and then remove them.
         for each in await asyncio.to_thread(self._host.find, labels):
+            await self._lock.confirm()
             await asyncio.to_thread(self._host.kill, each.container_id)
+
+    async def _remove_all(self, labels: Mapping[str, str]) -> None:
+        await self._lock.confirm()
+        await asyncio.to_thread(self._host.remove_all, labels)
+
+    async def _remove_surely(self, labels: Mapping[str, str]) -> None:
+        """Try again until it succeeds, because containers must not count as gone while they still run."""
+        while True:
+            try:
+                return await self._remove_all(labels)
+            except (DockerError, UnreachableError) as error:
+                LOG.warning("%s", error)
+                if self._closed and isinstance(error, UnreachableError):
+                    return None
+                await asyncio.sleep(_AGAIN_S)
 
     def _follow(self, app_id: str, attempt: int, pid: int, container_id: str) -> None:
         if self._watch is None:
@@ -194,7 +221,7 @@ class DockerAppLauncher:
 
     async def _until_exit(self, app_id: str, attempt: int, pid: int, watch: ContainerWatch, container_id: str) -> None:
         end = await watch.follow(container_id)
-        await _until_done(self._host.remove_all, self._app(app_id))
+        await self._remove_surely(self._app(app_id))
         self._gone.pop(app_id).set()
         if not self._closed:
             await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=end.exit_code))
@@ -205,13 +232,3 @@ def _write_private(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
         file.write(text)
-
-
-async def _until_done(work: Callable[[Mapping[str, str]], None], labels: Mapping[str, str]) -> None:
-    """Try again until the engine succeeds, because containers must not count as gone while they still run."""
-    while True:
-        try:
-            return await asyncio.to_thread(work, labels)
-        except DockerError as error:
-            LOG.warning("%s", error)
-            await asyncio.sleep(_AGAIN_S)

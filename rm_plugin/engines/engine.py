@@ -9,7 +9,7 @@ from typing import Protocol
 from rm_plugin.engines.cards import check_cards, machine_with_cards, read_cards
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.local import LocalAppLauncher
-from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
@@ -38,8 +38,8 @@ class Engine(Protocol):
         """
         ...
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
-        """Return the launcher of this run's app masters."""
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
+        """Return the launcher of this run's app masters. It acts only while this process has the lock."""
         ...
 
     def inventory(self) -> NodeInventory:
@@ -82,9 +82,9 @@ class LocalEngine:
             check_cards(with_cards, await asyncio.to_thread(read_cards))
         return self._cluster
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
         """Starts processes."""
-        return LocalAppLauncher(run_id, on_exit)
+        return LocalAppLauncher(run_id, on_exit, lock)
 
     def inventory(self) -> NodeInventory:
         """The cluster, which never changes."""

@@ -16,6 +16,7 @@ import math
 import os
 import re
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
@@ -91,8 +92,8 @@ class LockHolder(Value, frozen=True, kw_only=True):
         return f"process {self.pid} of {self.user} on {self.host}, state_dir {self.state_dir}, since {since}"
 
 
-class LockLostError(ThemisError):
-    """Another ResourceManager has taken the lock, because this one did not renew it in time."""
+class LockLostError(UnreachableError):
+    """Another ResourceManager has taken the lock, because this one did not renew it in time: the engine is its own."""
 
 
 class FolderLock:
@@ -123,6 +124,8 @@ class FolderLock:
         self._looks = 0
         self._reported_s = -math.inf
         self._waiting: dict[str, tuple[SharedFile, float]] = {}
+        self._renewing = threading.Lock()
+        self._look: asyncio.Task[None] | None = None
         self.standbys: tuple[str, ...] = ()
         """The processes that wait for this one's end, as text."""
 
@@ -212,15 +215,16 @@ class FolderLock:
             LockLostError: Another process has the lock.
             UnreachableError: The folder is unavailable.
         """
-        now_s = self._now_s()
-        files = self._folder.list()
-        newest = _newest(files)
-        if newest is None or _number(newest) != self._number:
-            by = "unknown" if newest is None else str(self._read(newest) or newest.name)
-            raise LockLostError("another ResourceManager has taken the lock", value=by)
-        self._folder.touch(newest.name)
-        self._renewed_s = now_s
-        self._look_at_the_waiting(files)
+        with self._renewing:
+            now_s = self._now_s()
+            files = self._folder.list()
+            newest = _newest(files)
+            if newest is None or _number(newest) != self._number:
+                by = "unknown" if newest is None else str(self._read(newest) or newest.name)
+                raise LockLostError("another ResourceManager has taken the lock", value=by)
+            self._folder.touch(newest.name)
+            self._renewed_s = now_s
+            self._look_at_the_waiting(files)
 
     def is_fresh(self) -> bool:
         """Whether the lock was renewed so recently that no other process can have taken it.
@@ -228,6 +232,20 @@ class FolderLock:
         Example: a machine was suspended for a minute. The first question after it returns False.
         """
         return self._now_s() - self._renewed_s < FRESH_S
+
+    async def confirm(self) -> None:
+        """Return if this process has the lock. If it is not fresh, renew it.
+
+        Raises:
+            LockLostError: Another process has the lock.
+            UnreachableError: The folder is unavailable.
+        """
+        if self.is_fresh():
+            return
+        # One look for all who ask: a folder that is unavailable answers late.
+        if self._look is None or self._look.done():
+            self._look = asyncio.get_running_loop().create_task(asyncio.to_thread(self.renew))
+        await asyncio.shield(self._look)
 
     def release(self) -> None:
         """Give the lock back, if this process holds it."""

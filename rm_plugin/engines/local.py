@@ -12,9 +12,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
 from themis.control_groups import ControlGroup
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.files import last_line
 from themis.processes import (
     ProcessSpec,
@@ -30,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 AM_COMMAND = module_command("am.main")
 APP_MARK = "THEMIS_APP_ID"
 RUN_MARK = "THEMIS_RUN_ID"
+_AGAIN_S = 1.0
 
 
 class LocalAppLauncher:
@@ -38,14 +39,18 @@ class LocalAppLauncher:
     Args:
         run_id: Marks all processes of this ResourceManager's run, across its restarts.
         on_exit: Called for each app master that ended, after its tasks have ended.
+        lock: Confirmed before each start and each kill.
         command: A command to start instead of the app master, for tests.
     """
 
-    def __init__(self, run_id: str, on_exit: OnAmExit, *, command: Sequence[str] = AM_COMMAND) -> None:
+    def __init__(
+        self, run_id: str, on_exit: OnAmExit, lock: HeldLock | None = None, *, command: Sequence[str] = AM_COMMAND
+    ) -> None:
         if not run_id:
             raise InputError("a run needs an id", value=run_id)
         self._run_id = run_id
         self._on_exit = on_exit
+        self._lock = lock or NoLock()
         self._command = tuple(command)
         self._watchers: set[asyncio.Task[None]] = set()
         self._gone: dict[str, asyncio.Event] = {}
@@ -55,6 +60,7 @@ class LocalAppLauncher:
         """Start an attempt; returns its process id. Raises StartError when it cannot be started."""
         await self.kill(launch.app_id)
         ours = {**self._marks(launch.app_id), "THEMIS_ATTEMPT": str(launch.attempt)}
+        await self._lock.confirm()
         process = start(
             ProcessSpec(
                 command=self._command,
@@ -104,9 +110,26 @@ class LocalAppLauncher:
         return {APP_MARK: app_id, RUN_MARK: self._run_id}
 
     async def _sweep(self, marks: Mapping[str, str]) -> None:
-        # In a thread, as it looks at every process of the machine, and waits.
-        if left := await asyncio.to_thread(kill_marked, marks):
+        left: Sequence[int] = ()
+        is_over = False
+        while not is_over:
+            await self._lock.confirm()
+            # In a thread, as it looks at every process of the machine, and waits.
+            left = await asyncio.to_thread(kill_marked, marks, may_kill=self._lock.is_fresh)
+            is_over = not left or self._lock.is_fresh()
+        if left:
             _LOG.warning("processes with %s cannot be killed: %s", marks, left)
+
+    async def _sweep_surely(self, marks: Mapping[str, str]) -> None:
+        """Sweep as soon as the lock is confirmed. If it is lost, this process ends meanwhile."""
+        while True:
+            try:
+                return await self._sweep(marks)
+            except UnreachableError as error:
+                _LOG.warning("%s", error)
+                if self._closed:
+                    return None
+                await asyncio.sleep(_AGAIN_S)
 
     def _watch(
         self, app_id: str, attempt: int, pid: int, process: RunningProcess | None, folder: Path | None = None
@@ -128,7 +151,7 @@ class LocalAppLauncher:
         else:
             exit_code = await process.wait()
         # Tasks die with their master by themselves; what they started beside themselves does not.
-        await self._sweep(self._marks(app_id))
+        await self._sweep_surely(self._marks(app_id))
         self._gone.pop(app_id).set()
         if not self._closed:
             words = last_line(folder / _log_name(attempt)) if folder is not None and (exit_code or 0) > 0 else ""

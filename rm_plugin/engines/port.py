@@ -1,4 +1,4 @@
-"""The AppLauncher port: it starts and ends app masters, and reports when one has ended."""
+"""The AppLauncher port: it starts and ends app masters, and reports when one has ended. The HeldLock that it checks."""
 
 from __future__ import annotations
 
@@ -65,8 +65,49 @@ MachinesOf = Callable[[str], Collection[str]]
 """Returns the machines on which an app has leases."""
 
 
+class HeldLock(Protocol):
+    """The lock that keeps all other ResourceManagers from the same engine.
+
+    A process that stood still may have lost it: what it is about to do must be left to the new holder. So confirm the
+    lock right before each act upon the apps, after everything else that takes time.
+
+    Example: while a launcher ends what is left of an attempt, its machine is suspended for a minute. A standby starts
+    the next attempt meanwhile. As it wakes, the launcher confirms its lock, and starts no second one.
+
+    Attributes:
+        standbys: The processes that wait for the lock, as text.
+    """
+
+    standbys: tuple[str, ...]
+
+    def is_fresh(self) -> bool:
+        """Whether no other process can have taken the lock. Returns at once."""
+        ...
+
+    async def confirm(self) -> None:
+        """Return if this process has the lock. If it is not fresh, look.
+
+        Raises:
+            UnreachableError: Another process has the lock, or it is unknown who has it.
+        """
+        ...
+
+
+class NoLock:
+    """The HeldLock where no other ResourceManager can use the engine."""
+
+    standbys: tuple[str, ...] = ()
+
+    def is_fresh(self) -> bool:
+        """Return True."""
+        return True
+
+    async def confirm(self) -> None:
+        """Return at once."""
+
+
 class AppLauncher(Protocol):
-    """Starts and ends app masters. Call all methods in one event loop."""
+    """Starts and ends app masters, while this process has the lock. Call all methods in one event loop."""
 
     async def launch(self, launch: AmLaunch) -> int:
         """Start an attempt, and return its process id or a number that represents one.
@@ -74,7 +115,8 @@ class AppLauncher(Protocol):
         An earlier attempt of the app is ended first.
 
         Raises:
-            UnreachableError: The engine is unavailable; the same attempt is launched again later.
+            UnreachableError: The engine is unavailable, or the lock is not confirmed; the same attempt is launched
+                again later.
             ThemisError: It cannot be started.
         """
         ...
@@ -99,9 +141,17 @@ class AppLauncher(Protocol):
         ...
 
     async def kill(self, app_id: str) -> None:
-        """End the app's master and all its tasks. Returns when they have ended. An unknown app is no error."""
+        """End the app's master and all its tasks. Returns when they have ended. An unknown app is no error.
+
+        Raises:
+            UnreachableError: The engine is unavailable, or the lock is not confirmed.
+        """
         ...
 
     async def shutdown(self) -> None:
-        """End all app masters and tasks of this ResourceManager's run. Exits are not reported any more."""
+        """End all app masters and tasks of this ResourceManager's run. Exits are not reported any more.
+
+        Raises:
+            UnreachableError: The lock is not confirmed.
+        """
         ...

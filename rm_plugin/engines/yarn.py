@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from rm_plugin.engines.inventory import NodeInventory
-from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 from rm_plugin.engines.shared_folder import SharedFolder
 from rm_plugin.engines.yarn_devices import NodeDevices
@@ -116,7 +116,7 @@ class YarnEngine:
         machines = tuple(node.machine for node in inventory.nodes)
         return Cluster(name="yarn", machines=machines, devices=devices.types)
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
         """Submits YARN applications."""
         client, inventory = self._opened()
         self._run_id = run_id
@@ -127,6 +127,7 @@ class YarnEngine:
             template=self._template(run_id),
             settings=self._settings,
             node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
+            lock=lock,
         )
         return self._launcher
 

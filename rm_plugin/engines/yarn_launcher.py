@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
 from themis.config.rm_settings import YarnSettings
 from themis.errors import ThemisError, UnreachableError
 from themis.hadoop.errors import UnknownYarnAppError
@@ -89,6 +89,7 @@ class YarnAppLauncher:
         template: Common launch settings of app masters.
         settings: Sizes, queue and intervals.
         node_addresses: Web addresses of the NodeManagers where an app may have containers.
+        lock: Confirmed before each submission and each kill.
     """
 
     def __init__(
@@ -100,8 +101,10 @@ class YarnAppLauncher:
         template: AmTemplate,
         settings: YarnSettings,
         node_addresses: Callable[[str], Sequence[str]],
+        lock: HeldLock | None = None,
     ) -> None:
         self._client = client
+        self._lock = lock or NoLock()
         self._run_tag = f"themis-run:{run_id}"
         self._on_exit = on_exit
         self._template = template
@@ -127,6 +130,7 @@ class YarnAppLauncher:
             LOG.info("%s attempt %d is %s, as submitted before", launch.app_id, launch.attempt, taken.yarn_app_id)
             return taken.number
         submission = await asyncio.to_thread(self._submission, launch)
+        await self._lock.confirm()
         yarn_app_id = await self._submit(launch.app_id, submission)
         LOG.info("%s attempt %d is %s", launch.app_id, launch.attempt, yarn_app_id)
         return self._follow(launch.app_id, launch.attempt, yarn_app_id).number
@@ -173,6 +177,7 @@ class YarnAppLauncher:
     async def shutdown(self) -> None:
         """Kill every application of this run. Log those that cannot be killed, and leave them to YARN."""
         self._closed = True
+        await self._lock.confirm()
         await self._kill_all()
         if self._ends:
             await asyncio.gather(*self._ends, return_exceptions=True)
@@ -336,6 +341,7 @@ class YarnAppLauncher:
 
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:
+            await self._lock.confirm()
             await asyncio.to_thread(self._client.kill, followed.yarn_app_id, reason)
         except UnknownYarnAppError:
             # YARN forgot it, and the poll will see that.

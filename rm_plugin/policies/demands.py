@@ -131,7 +131,7 @@ def app_demands_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...
 
 
 def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
-    taken = sum((gang.gpus for gang in won), Allocation())
+    taken = Allocation.sum_of(gang.gpus for gang in won)
     return Allocation.of({machine: max(0, count - taken.count(machine)) for machine, count in renewable})
 
 

@@ -41,7 +41,7 @@ class DrfPolicy:
 
         def by_device(allocations: Iterable[Allocation]) -> Counter[str]:
             held = Counter[str]()
-            for machine_id, count in sum(allocations, Allocation()):
+            for machine_id, count in Allocation.sum_of(allocations):
                 held[device_of[machine_id]] += count
             return held
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+
 from rm_plugin.policies.oef.decision import OefMemory
 from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.oef.speedup import Instance, reference_type
@@ -41,7 +43,9 @@ def explain_app(
     lines = [("Tenant", tenant_text(app_id, tenants, _owner(tenant, shares))), ("Speedups", ", ".join(own)), *measured]
     if shares.instance is not None and tenant in shares.share:
         share, capacity = _counts(types, shares.share[tenant]), _counts(types, shares.instance.capacity)
-        lines.append(("Fair share", f"{share or 'nothing'} of {capacity}"))
+        demand = {each.tenant_id: each.demand for each in shares.instance.tenants}.get(tenant, UNSET)
+        bound = "" if demand is UNSET else f"; its jobs can use {demand:g}"
+        lines.append(("Fair share", f"{share or 'nothing'} of {capacity}{bound}"))
         lines.append(("Owed", _owed(types, shares.deviation.get(tenant, ()))))
         if tenant in shares.marginal:
             lines.append(("One more", _worth(types, shares.instance, shares.marginal, tenant)))
@@ -65,6 +69,8 @@ def _profile(profile: Profile) -> str:
             return f"waits for {profile.next_type} to be measured there; the app shares once all types are"
         case ProfileState.FAILED:
             return f"failed: {profile.reason}; the app shares by the speeds that it reports"
+    if profile.is_stated:
+        return "none: a run on every type would take too much of its time; the app shares by the speeds that it reports"
     again = ", and will be again: its speed has changed" if profile.state is ProfileState.STALE else ""
     assumed = f"; its speed on {', '.join(profile.assumed)} is as stated" if profile.assumed else ""
     return f"{profile.job_id} was measured on {', '.join(profile.measured) or 'no type'}{assumed}{again}"

@@ -139,7 +139,8 @@ class OefPolicy:
         """
         if not snapshot.settings.profiling_runs:
             return snapshot, {}, None
-        profiles = updated_profiles(snapshot, memory.profiles, present_types(snapshot, memory.types))
+        present = present_types(snapshot, memory.types)
+        profiles = updated_profiles(snapshot, memory.profiles, present, short_apps=False)
         earliest_first = sorted(
             app_demands, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)
         )

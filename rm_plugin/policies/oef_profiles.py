@@ -10,6 +10,10 @@ of one job that ran on the type anyway, on GPUs that no tenant was owed, needs n
 If the representative ends before it ran on every type, what was measured counts, the type on which it ended is assumed,
 and another job goes on with the others. So each type costs an app at most `MAX_RUNS` runs.
 
+An app for which runs on all types would take too large a part of its time has none: it shares by the speeds that it
+reports. Its time follows from the work that it states and the GPU time that it had, so a wrong statement spares it the
+runs for as long as they would be spared to an honest app.
+
 A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count.
 """
 
@@ -18,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import AppDemand
@@ -35,6 +40,7 @@ from rm_plugin.policies.oef.profiling import (
     Started,
     Unmeasured,
     advance,
+    in_unit_of,
     requested,
 )
 from rm_plugin.policies.oef_gangs import Gangs, of_one_type
@@ -48,6 +54,9 @@ MARGIN = 2.0
 SHORTEST_S = 10.0
 """The first run on a type lasts this long after its start, or longer if it has work to do; our choice."""
 
+TIME_PER_RUN = 10.0
+"""OEF profiles an app only if its time is this many times that of one run on each type; our choice."""
+
 GROWTH = 4.0
 """Each further run on a type lasts this many times as long as the one before; our choice."""
 
@@ -55,12 +64,16 @@ GROWTH = 4.0
 def present_types(snapshot: RoundSnapshot, types: Sequence[str]) -> tuple[str, ...]:
     """The device types of which an app holds a device, or one is on offer."""
     held = [snapshot.free, *(app.kept for app in snapshot.apps)]
-    counts = counts_by_type(snapshot.cluster, types, sum(held, Allocation()))
+    counts = counts_by_type(snapshot.cluster, types, Allocation.sum_of(held))
     return tuple(name for name, count in zip(types, counts, strict=True) if count)
 
 
 def updated_profiles(
-    snapshot: RoundSnapshot, former: Profiles, present: Sequence[str], last_runs: Collection[str] = ()
+    snapshot: RoundSnapshot,
+    former: Profiles,
+    present: Sequence[str],
+    last_runs: Collection[str] = (),
+    short_apps: bool = True,
 ) -> dict[str, Profile]:
     """The profiles when a round begins: apps that are new request one, and runs that ended are measured.
 
@@ -69,16 +82,35 @@ def updated_profiles(
         former: After the last round. Apps that are gone are left out, silent ones keep theirs.
         present: From `present_types`, for all apps of the round.
         last_runs: Apps whose run is the last one on its type, whether it measures anything or not.
+        short_apps: Whether apps are profiled for which that takes too large a part of their time.
     """
     profiles = {}
     for app in snapshot.apps:
         profile = former.get(app.app_id)
         demands = snapshot.answered[app.app_id].demands if app.app_id in snapshot.answered else ()
         if demands:
-            profile = _updated(profile, app, demands, snapshot.cluster, present, app.app_id in last_runs)
+            gpus = _gpus_at_once(app, demands, profile)
+            most = math.inf if short_apps else _runs_paid(snapshot, app, demands, gpus)
+            profile = _updated(profile, app, demands, snapshot.cluster, present, app.app_id in last_runs, gpus, most)
         if profile is not None:
             profiles[app.app_id] = profile
     return profiles
+
+
+def _gpus_at_once(app: AppStanding, demands: Sequence[GangDemand], profile: Profile | None) -> int:
+    """The most GPUs that an app had or wanted at once, with the smallest gangs of its jobs."""
+    present = sum(count for _, count in app.kept) + sum(demand.min_gpus for demand in demands)
+    return max(present, 0 if profile is None or profile.gpus is UNSET else profile.gpus)
+
+
+def _runs_paid(snapshot: RoundSnapshot, app: AppStanding, demands: Sequence[GangDemand], gpus: int) -> float:
+    """How many runs an app's time pays for: its time on so many GPUs, by its GPU time so far and the work it states.
+
+    So an app that states too little work is profiled once it had as much GPU time as an honest one that is profiled.
+    """
+    work_gpu_s = app.attained_gpu_s(snapshot.now_s) + math.fsum(demand.work_left_gpu_s for demand in demands)
+    run_s = snapshot.answered[app.app_id].restart_s + SHORTEST_S
+    return work_gpu_s / gpus / (TIME_PER_RUN * run_s)
 
 
 def _updated(
@@ -88,6 +120,8 @@ def _updated(
     cluster: Cluster,
     present: Sequence[str],
     last_run: bool,
+    gpus: int,
+    most_runs: float,
 ) -> Profile:
     # Of several jobs any one may have run on the GPUs that the app held.
     sole_job = demands[0].job_id if len(demands) == 1 else ""
@@ -101,14 +135,17 @@ def _updated(
             return profile
         else:
             demands = own
-    rates = {name: math.fsum(demand.speeds.on(name) for demand in demands) / len(demands) for name in present}
+    rates = _mean_rates(profile, demands, present)
     smallest = min(demand.min_gpus for demand in demands)
     usable = tuple(name for name in present if rates[name] > 0.0 and cluster.gpus_by_device[name] >= smallest)
-    if profile is None:
-        profile = requested(usable)
+    if profile is None or profile.is_stated:
+        reported = tuple(rates[name] for name in usable)
         if len(usable) < 2:
             # There is nothing to compare.
-            return Profile(state=ProfileState.DONE, types=usable, rates=tuple(rates[name] for name in usable))
+            return Profile(state=ProfileState.DONE, types=usable, rates=reported)
+        if len(usable) > most_runs:
+            return Profile(state=ProfileState.DONE, types=usable, rates=reported, assumed=usable, gpus=gpus)
+        profile = requested(usable)
     for event in _events(profile, app, demands, rates, usable, cluster, sole_job, last_run):
         profile = advance(profile, event)
     if profile.is_open:
@@ -121,9 +158,15 @@ def _updated(
 def _without_job(profile: Profile, others: Sequence[GangDemand]) -> Profile:
     """The profile after its job ended. On the type that it ran on, the speed counts that the other jobs report."""
     if profile.state is ProfileState.RUNNING:
-        rate = math.fsum(demand.speeds.on(profile.next_type or "") for demand in others) / len(others)
+        rate = _mean_rates(profile, others, profile.types)[profile.next_type or ""]
         profile = advance(profile, Unmeasured(rate=rate, final=True))
     return replace(profile, job_id="", attempts=0) if profile.is_open else profile
+
+
+def _mean_rates(profile: Profile | None, demands: Sequence[GangDemand], types: Sequence[str]) -> dict[str, float]:
+    """The mean of the speeds that demands report on each type, in the unit of the profile."""
+    reported = [in_unit_of(profile, {name: demand.speeds.on(name) for name in types}) for demand in demands]
+    return {name: math.fsum(rates[name] for rates in reported) / len(reported) for name in types}
 
 
 def _events(

@@ -107,29 +107,34 @@ def tenants_of(
             weights[owner] = weight
     offered = counts_by_type(cluster, types, snapshot.free)
     # GPUs of an app without a tenant belong to no share: the app is profiled, or it got them under another policy.
-    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
-    capacity = tuple(map(sum, zip(offered, *kept, strict=True)))
+    shared = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
+    capacity = tuple(map(sum, zip(offered, *shared, strict=True)))
+    kept = {
+        tenant: counts_by_type(cluster, types, Allocation.sum_of(app.kept for app in apps))
+        for tenant, apps in apps_of.items()
+    }
+    limits = {
+        tenant: _limits(
+            [demand for app in apps for demand in demands.get(app.app_id, ())],
+            speedups[apps[0].app_id],
+            snapshot.settings.placer,
+        )
+        for tenant, apps in apps_of.items()
+    }
     instance = None
     if apps_of and any(capacity):
         tenants = [each for owner, mine in job_types.items() for each in virtual_tenants(owner, weights[owner], mine)]
+        if snapshot.settings.cap_demand:
+            most = {tenant: float(sum(kept[tenant]) + limits[tenant].most) for tenant in limits}
+            tenants = [replace(each, demand=most[each.tenant_id]) for each in tenants]
         instance = Instance(types=types, capacity=capacity, tenants=_bounded(tenants))
     return TenantsOfRound(
         instance=instance,
         by_app=by_app,
         speedups=speedups,
-        kept={
-            tenant: counts_by_type(cluster, types, sum((app.kept for app in apps), Allocation()))
-            for tenant, apps in apps_of.items()
-        },
+        kept=kept,
         offered=offered,
-        limits={
-            tenant: _limits(
-                [demand for app in apps for demand in demands.get(app.app_id, ())],
-                speedups[apps[0].app_id],
-                snapshot.settings.placer,
-            )
-            for tenant, apps in apps_of.items()
-        },
+        limits=limits,
     )
 
 

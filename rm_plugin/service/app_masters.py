@@ -132,8 +132,13 @@ class AppMasters:
         self._hosted.discard(entry.app_id)
         self._arbiter.set_silent(entry.app_id, True)
         # Else it would count as silent since it began to wait.
-        entry.last_seen_s = self._clock.now_s()
+        self._note_start(entry)
         self._spawn(self._launch(entry))
+
+    def _note_start(self, entry: AppEntry) -> None:
+        """Give an app master its time to register, during which its leases wait for it."""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.set_starting(entry.app_id, entry.last_seen_s + self.settings.am_start_s)
 
     def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
         """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
@@ -298,7 +303,8 @@ class AppMasters:
     def resume(self) -> None:
         """Restart the time until app masters count as silent and leases as overdue.
 
-        For use while, or after, this service could not hear of app masters, write, or use the engine.
+        Call this during or after an outage in which the service could not receive messages of app masters, write to
+        the store, or use the engine.
         """
         self._resumed_at_s = self._clock.now_s()
         for entry in self._entries.active():
@@ -437,8 +443,12 @@ class AppMasters:
             if entry.session is not None:
                 entry.session.close()
         await self._hosted.close()
-        if not keep_apps:
+        if keep_apps:
+            return
+        try:
             await self._launcher.shutdown()
+        except UnreachableError as error:
+            LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
 
     def _keep_progress(self, change: Change) -> None:
         for entry in self._entries.active():
@@ -500,7 +510,7 @@ class AppMasters:
             self._starts.done(entry.app_id)
             await self._launcher.kill(entry.app_id)
             return
-        entry.last_seen_s = self._clock.now_s()
+        self._note_start(entry)
 
         def started(change: Change) -> None:
             # The attempt may have ended during the wait for the store.

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AppLauncher
+from rm_plugin.engines.port import AppLauncher, HeldLock, NoLock
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
@@ -91,8 +91,10 @@ class ResourceManager:
         host: AgentHost | None = None,
         fetch_logs: FetchLogs = there_already,
         check_queue: CheckQueue = any_queue,
+        lock: HeldLock | None = None,
     ) -> None:
         self.settings = settings
+        self._lock = lock or NoLock()
         self.arbiter = arbiter
         self.entries = entries
         self.recorder = recorder
@@ -458,8 +460,17 @@ class ResourceManager:
 
         Raises:
             InputError: `check_registration` refuses the attempt.
-            UnreachableError: The engine does not answer, so it is unknown whether it started this attempt.
+            UnreachableError: It is unknown whether this attempt was started: the engine does not answer, or another
+                ResourceManager has taken over.
         """
+        try:
+            return await self._register(message, peer)
+        except InputError:
+            # A refusal ends the attempt, which may be one of the next ResourceManager.
+            await self._lock.confirm()
+            raise
+
+    async def _register(self, message: pb.Register, peer: str) -> tuple[AppEntry, Session]:
         entry = self.entries.get(check_reference(message.app_id))
         newest = entry.attempt
         if message.attempt > newest and proves(message.token, entry.token_sha256):

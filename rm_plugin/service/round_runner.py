@@ -523,7 +523,7 @@ def _bids_detail(
 
 
 def _machines(gangs: tuple[PlacedGang, ...]) -> dict[str, int]:
-    return sum((gang.gpus for gang in gangs), Allocation()).by_machine()
+    return Allocation.sum_of(gang.gpus for gang in gangs).by_machine()
 
 
 def _first_waits(waits: Mapping[str, Wait]) -> dict[str, Wait]:

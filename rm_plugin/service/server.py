@@ -10,7 +10,7 @@ import os
 import signal
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
 from rm_plugin.engines.folder_lock import FolderLock, LockHolder, LockLostError
-from rm_plugin.engines.port import AmExit
+from rm_plugin.engines.port import AmExit, HeldLock, NoLock
 from rm_plugin.engines.shared_folder import SharedFolder
 from rm_plugin.policies.port import Policy, traits_of
 from rm_plugin.policies.registry import make_policy
@@ -145,21 +145,16 @@ async def _serve(settings: RmSettings, engine: Engine, *, standby: bool = False)
         store = await asyncio.to_thread(_open_store, settings, folder, lock)
         opened.callback(store.close)
 
-        def standbys() -> Sequence[str]:
-            return () if lock is None else lock.standbys
-
-        await _serve_from(store, settings, engine, stop, standbys)
+        await _serve_from(store, settings, engine, stop, lock or NoLock())
     return stop.exit_code
 
 
-async def _serve_from(
-    store: StateStore, settings: RmSettings, engine: Engine, stop: StopOrder, standbys: Callable[[], Sequence[str]]
-) -> None:
+async def _serve_from(store: StateStore, settings: RmSettings, engine: Engine, stop: StopOrder, lock: HeldLock) -> None:
     clock = clock_of(store)
     cluster = await _unless_stopped(engine.open(), stop)
     if cluster is None:
         return
-    server = Server(settings, cluster, store, clock, engine, stop=stop, standbys=standbys)
+    server = Server(settings, cluster, store, clock, engine, stop=stop, lock=lock)
     try:
         await _unless_stopped(server.start(), stop)
         await stop.given.wait()
@@ -254,7 +249,7 @@ class Server:
         clock: The wall clock, see `clock_of`.
         engine: The opened engine; by default processes of this machine.
         stop: Takes the order to stop of an operator's command.
-        standbys: Returns the ResourceManagers that wait to take over.
+        lock: Keeps other ResourceManagers from the engine.
     """
 
     def __init__(
@@ -265,9 +260,9 @@ class Server:
         clock: Clock,
         engine: Engine | None = None,
         stop: StopOrder | None = None,
-        standbys: Callable[[], Sequence[str]] = lambda: (),
+        lock: HeldLock | None = None,
     ) -> None:
-        self._standbys = standbys
+        self._lock = lock or NoLock()
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -294,10 +289,11 @@ class Server:
             arbiter=arbiter,
             entries=self._entries,
             recorder=recorder,
-            launcher=engine.launcher(run_id, self._am_exited, machines_of),
+            launcher=engine.launcher(run_id, self._am_exited, machines_of, self._lock),
             clock=clock,
             fetch_logs=engine.fetch_logs,
             check_queue=engine.check_queue,
+            lock=self._lock,
         )
         self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
         identities = self.manager.identities
@@ -326,7 +322,7 @@ class Server:
         """Listen, recover and begin to run rounds. Returns the address, and writes it to the file `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
-        admin = AdminService(self.manager, self._nodes, self._stop_order.give, self._standbys)
+        admin = AdminService(self.manager, self._nodes, self._stop_order.give, lambda: self._lock.standbys)
         rpc.add_AdminServiceServicer_to_server(admin, self._server)
         address = self.manager.app_masters.rm_address = self._listen()
         if self._tls is not None:
@@ -485,6 +481,7 @@ def _arbiter(
             tenant_of=settings.tenant_of,
             tenant_weights=settings.tenant_weights,
             placer=settings.placer,
+            cap_demand=settings.cap_demand,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
             preemption_margin=settings.preemption_margin,

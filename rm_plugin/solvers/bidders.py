@@ -81,8 +81,8 @@ class BidderMemo:
 def bidders_of(market: Market) -> tuple[Bidder, ...]:
     """The market's bidders by app id, each with the rows that may win.
 
-    Dropped are rows worth no more than the empty bundle, rows that do not fit the free GPUs alone, and rows dominated
-    by one of at least their value that asks for no more (free disposal). The optimum stays the same.
+    Drops rows that (1) are worth no more than the empty bundle, (2) do not fit the free GPUs alone, or (3) are
+    dominated by a row of at least their value that asks for no more (free disposal). The optimum stays the same.
 
     Raises:
         InputError: Two bids of one app, or an empty bundle worth 0 where it must be finite.

@@ -31,7 +31,7 @@ class BruteForceSolver:
 
     Ties, as `exact` decides them: most bidders with a positive value, largest objective, fewest GPUs, smallest sum of
     digests. Of rows that differ only in which pinned GPUs belong together, the one with the fewest parts, then the
-    smaller ones. If rows are equal in all of that, or objectives lie within one unit, the two may choose differently.
+    smaller ones. If rows are equal in all of that, or objectives are within one unit, the two may choose differently.
     It reads no clock: the time limit is ignored, and the answer is always optimal.
     """
 

@@ -30,13 +30,13 @@ from rm_plugin.solvers.port import Solution
 from themis.cluster import Level
 
 _MAX_STEPS = 1_000_000
-"""Rows and bidders times GPUs of a market of one machine: some milliseconds per problem."""
+"""Limit on (rows + bidders) * GPUs of a one-machine market: some milliseconds per problem."""
 
 
 class UncontendedMarket:
     """The answers to the N + 1 problems of a market without contention.
 
-    Rows stand in the order that decides ties, so of several best choices this is the one that the search would take.
+    Rows are in the order that decides ties. So of several best choices this is the one that the search would take.
     """
 
     def __init__(self, arrays: MarketArrays, packed: Packed) -> None:

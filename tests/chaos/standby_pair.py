@@ -39,7 +39,7 @@ class StandbyPair:
             place = folder / address.rpartition(":")[2]
             place.mkdir()
             # App masters need some seconds to leave a ResourceManager that stands still.
-            settings = {"standby": standby, "listen": address, "am_expiry_s": 20, "app_masters": "at_submit"}
+            settings = {"standby": standby, "listen": address, "am_expiry_s": 20}
             self.services.append(EmbeddedService(place, settings, options=["--standby"], run_id=self.run_id))
 
     def _write_mark(self, path: Path) -> None:

@@ -283,6 +283,9 @@ class RmSettings(Section):
         default={}, description="weights of tenants by user, queue or app"
     )
     placer: Placer = Field(default=Placer.COMPACT, description="how gangs are placed under `oef`")
+    cap_demand: bool = Field(
+        default=False, description="a tenant's share under `oef` has no more GPUs than its jobs can use"
+    )
     profiling_runs: bool = Field(
         default=False,
         description="an app runs on every device type before it shares the cluster under `oef` or `allox`",

@@ -41,7 +41,7 @@ _logging_in = threading.Lock()
 
 
 def login(configuration: Any, environment: Mapping[str, str] | None = None) -> None:
-    """Log in from the keytab where security is on and one is named; Hadoop renews that login by itself.
+    """Log in from the keytab if security is on and a keytab is named. Hadoop renews that login by itself.
 
     With security on and no keytab the process must hold tokens or a ticket; Hadoop says so when it does not.
 
@@ -104,14 +104,16 @@ def act_as(user: str, action: Callable[[], _Answer]) -> _Answer:
 def submission_tokens(
     file_systems: Iterable[str] = (), *, app_token: str = "", connect_wait_s: float = DEFAULT_CONNECT_WAIT_S
 ) -> bytes:
-    """Delegation tokens that an app master needs, for `ProcessLaunch.tokens`; none where security is off.
+    """Return the delegation tokens that an app master needs, for `ProcessLaunch.tokens`.
+
+    They are empty if security is off and there is no `app_token`.
 
     YARN's ResourceManager renews them for as long as the application runs, up to HDFS's maximum lifetime (7 days).
 
     Args:
         file_systems: URIs of the file systems that it will read or write; the cluster's default one if none is given.
-        app_token: By which it proves its attempt to us: a secret of these credentials.
-        connect_wait_s: How long to wait for what is unavailable.
+        app_token: The secret in these credentials with which the app master proves its attempt to us.
+        connect_wait_s: Seconds to wait for a service that is unavailable.
     """
     configuration = yarn_configuration(connect_wait_s)
     login(configuration)

@@ -99,7 +99,7 @@ def _row(rng: random.Random, machines: tuple[FreeMachine, ...], recipe: Recipe) 
     return BidRow(
         value=recipe.value(rng),
         gangs=gangs,
-        pinned=sum(pinned, Allocation()),
+        pinned=Allocation.sum_of(pinned),
         pinned_gangs=pinned if recipe.pinned_gangs else (),
     )
 

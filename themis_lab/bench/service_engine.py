@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rm_plugin.engines.engine import LocalEngine
-from rm_plugin.engines.port import AmExit, AmLaunch, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.service.store import app_number
 from themis.cluster import Cluster, DeviceType, Machine
 
@@ -49,7 +49,7 @@ class EmulatedEngine(LocalEngine):
         super().__init__(cluster)
         self._folder, self._drivers = folder, drivers
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> EmulatedLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> EmulatedLauncher:
         """Orders app masters from the drivers."""
         return EmulatedLauncher(on_exit, [launch_file(self._folder, driver) for driver in range(self._drivers)])
 

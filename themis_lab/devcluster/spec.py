@@ -38,7 +38,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
         memory_mb: Memory that each node declares, in MB. Nothing is reserved and nothing enforced.
         vcores: Virtual cores that each node declares.
         heartbeat_ms: Between two heartbeats of a node to the ResourceManager, in milliseconds.
-        expiry_ms: After so long without a heartbeat a node is lost, an app master dead, in milliseconds.
+        expiry_ms: After this many milliseconds without a heartbeat a node is lost, or an app master dead.
         user: The superuser of HDFS, administrator of YARN, owner of all processes.
         names: Names of the nodes; none: `gpu-node-1` and so on, `cpu-node-3` for a third node without GPUs.
         devices: Device type that each node reports to YARN as its node attribute `device`, empty for none. No entries:

@@ -31,9 +31,9 @@ _REMEDY = "write MACHINESxGPUS joined by +, as in 16x8+6x4/1+16x1, where /1 stan
 def cluster_named(text: str) -> Cluster:
     """The cluster of that name, of that text, or in a cluster file or example.
 
-    A text lists groups of like machines, `MACHINESxGPUS` joined by `+`. A slot holds two GPUs where a machine's number
-    is even and one where it is odd; `/1` after a group, or another divisor, says otherwise. Machines are dealt in turn
-    over as many racks as it takes for none to have more than 8.
+    A text lists groups of identical machines, `MACHINESxGPUS` joined by `+`. A slot holds two GPUs if the machine has
+    an even number of them, else one; `/1` after a group, or another divisor, changes that. Machines are distributed in
+    turn over the fewest racks of which none has more than 8.
 
     Raises:
         UnknownNameError: Neither a known name nor a text nor a path.
@@ -79,7 +79,7 @@ def _group(part: str, spec: str) -> tuple[int, tuple[int, ...]]:
 
 
 def check_size(machines: int, gpus: int, spec: str) -> None:
-    """Raise InputError where a cluster, named by `spec`, has more machines or GPUs than a run can hold."""
+    """Raise InputError if a cluster, named by `spec`, has more machines or GPUs than a run can hold."""
     if machines > MAX_MACHINES:
         raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MAX_MACHINES}")
     if gpus > MAX_GPUS:

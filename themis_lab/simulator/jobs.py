@@ -1,4 +1,4 @@
-"""A simulated job: where it stands, and how far it is at any time. Progress is computed for a time, never stepped."""
+"""A simulated job: its state, and its progress at any time. Progress is computed for a time, never stepped."""
 
 from __future__ import annotations
 

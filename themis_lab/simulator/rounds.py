@@ -99,4 +99,4 @@ def _gpus(granted: Iterable[Sequence[PlacedGang]]) -> int:
 
 
 def _machines(gangs: Sequence[PlacedGang]) -> dict[str, int]:
-    return sum((gang.gpus for gang in gangs), Allocation()).by_machine()
+    return Allocation.sum_of(gang.gpus for gang in gangs).by_machine()

@@ -1,4 +1,4 @@
-"""The settings of a simulated run, beside its workload."""
+"""The settings of a simulated run, apart from its workload."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings(Value, frozen=True, kw_only=True):
     Attributes:
         auction_limit_s: Seconds on the wall for an auction: ample, since a run whose auctions end early, on a machine
             that is busy with other work, is not the same run.
-        coalesce_s: Reasons for a round that come so close together make one round, so long after the first.
+        coalesce_s: A round runs this many seconds after its first reason, for all reasons that came until then.
         validate: Check every invariant after each round.
         record_rounds: Keep every round's decisions, for `--explain` and `--record`.
     """

@@ -93,7 +93,7 @@ class AppTrace(Value, frozen=True, kw_only=True):
 
     `startup_s` is the time from the app's arrival until its app master can answer the arbiter. `costs` are those of its
     jobs if they differ from the run's. `owner` is whose app it is, for policies that share among users. `resources` is
-    what each task requests beside its GPUs, for policies that count memory and cores.
+    what each task requests besides GPUs, for policies that count memory and cores.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Workload(Value, frozen=True, kw_only=True):
         if len(set(names)) != len(names):
             raise InputError("two apps of a workload share one name", value=self.name)
         if list(self.apps) != sorted(self.apps, key=lambda app: app.arrival_s):
-            raise InputError("the apps of a workload must stand in order of arrival", value=self.name)
+            raise InputError("the apps of a workload must be in order of arrival", value=self.name)
 
 
 _MAX_NAMED = 12

@@ -38,6 +38,7 @@ from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
 from am.agent.candidates.gang_kinds import GangOption, gang_options, relevant_slowdown
+from am.agent.candidates.search_space import MAX_PACKED_CLOSELY
 from am.agent.model.division_times import finish_times_s
 from am.agent.model.fairness import shared_times_s, values_of
 from am.agent.model.outlook import Outlook, times_of
@@ -54,9 +55,6 @@ Past it rows are left out that others replace, at the least loss (`dominance.thi
 
 _MAX_DROPPED = 10**9
 """Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can hold."""
-
-_CLOSELY = 7
-"""The number of candidates with the earliest ends that are packed closely: each takes a millisecond or more."""
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -224,7 +222,7 @@ def _packed_times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView
     counts = np.concatenate([table.counts_of(gangs) for table in tables])
     times_s = finish_times_s(app, tuple(gangs), counts, cluster)
     if not app.held:
-        best = np.argsort(times_s, kind="stable")[:_CLOSELY]
+        best = np.argsort(times_s, kind="stable")[:MAX_PACKED_CLOSELY]
         times_s[best] = finish_times_s(app, tuple(gangs), counts[best], cluster, closely=True)
     return times_s
 

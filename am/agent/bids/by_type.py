@@ -1,8 +1,8 @@
 """Bids on clusters of several device types: an app bids on each type by itself, and its rows name the type.
 
-A gang has one device type, so a bundle of new gangs is valued on one type at a time. On that type the app looks as on a
-cluster of this type alone: `app_on_type` states its jobs' work and speeds in units of their speed there. Gangs that the
-app keeps on other types count at their own speed, but do not grow.
+A gang has one device type, so a bundle of new gangs is valued on one type at a time. On that type the app is valued as
+if the cluster had only that type: `app_on_type` states its jobs' work and speeds in units of their speed there. But
+gangs that the app keeps on other types count at their own speed, and do not grow.
 
 Example: a job with 600 s of work has speed 1 on k80 and 3 on v100. Its rows on k80 see 600 s of work, those on v100 see
 200 s. One v100 is worth as much as three k80.

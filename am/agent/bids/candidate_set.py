@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from am.agent import _candidates
 from am.agent.bids.candidate_tables import Table, kinds_requested
-from am.agent.bids.dominance import DominanceKey, Indices, neighbours, thinned
-from am.agent.candidates.gang_extension import added_up
+from am.agent.bids.dominance import DominanceKey, Indices, one_step_variants, thinned
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import JobView
 from themis.bids import BidRow, GangRequest
@@ -48,7 +47,7 @@ class CandidateSet:
         self.switch_s = np.repeat(np.array([table.switch_s for table in tables], dtype=np.float64), sizes)
         self._gpus = np.concatenate([_NO_INDICES, *[table.gpus for table in tables]])
         self._needs = _needs(tables)
-        self._harder, self._easier = _neighbour_pairs(tables, self._starts)
+        self._harder, self._easier = _variant_pairs(tables, self._starts)
         # The candidate of each in-place table. `chosen` adds it to the undominated ones. The C function ignores
         # candidates of 0 GPUs, so these count as such there and are not sent twice.
         self._in_place_indices = [start for start, table in zip(self._starts, tables, strict=False) if table.in_place]
@@ -73,17 +72,17 @@ class CandidateSet:
         """
         undominated = np.empty(len(values), dtype=np.int64)
         pairs = self._harder, self._easier
-        many = _candidates.undominated(
+        count = _candidates.undominated(
             values, gains, self._needs, self._gpus_to_prune, *pairs, empty_value, undominated
         )
-        indices = undominated[:many]
+        indices = undominated[:count]
         in_place = [index for index in self._in_place_indices if values[index] > empty_value][: cap // 4]
-        if many > cap - len(in_place):
+        if count > cap - len(in_place):
             indices = indices[thinned(self._needs[indices], gains[indices], self._gpus[indices], cap - len(in_place))]
         # A solver takes the first of equal rows: rows that keep jobs where they are come first.
         sent = [*in_place, *indices.tolist()]
         sent.sort(key=self._gpus.__getitem__)
-        return sent, many + len(in_place)
+        return sent, count + len(in_place)
 
     def row(self, index: int, value: float) -> BidRow:
         """The row of a candidate."""
@@ -111,7 +110,7 @@ class CandidateSet:
                 for (gpus, within, unit), count in sorted(counts.items(), reverse=True)
             ]
         )
-        return gangs, added_up(table.pinned), table.pinned
+        return gangs, Allocation.sum_of(table.pinned), table.pinned
 
 
 def _paces(single: JobView, tables: Sequence[Table]) -> Floats:
@@ -126,11 +125,11 @@ def _paces(single: JobView, tables: Sequence[Table]) -> Floats:
     return np.array([slowdowns, [usable or 1 for _, usable in paces]], dtype=np.float64)
 
 
-def _neighbour_pairs(tables: Sequence[Table], starts: Sequence[int]) -> tuple[Indices, Indices]:
-    """The pairs of `neighbours` in each table, as indices among all candidates: the harder ones, the easier ones."""
+def _variant_pairs(tables: Sequence[Table], starts: Sequence[int]) -> tuple[Indices, Indices]:
+    """The pairs of `one_step_variants` in each table, as indices among all candidates: harder and easier ones."""
     harder, easier = [_NO_INDICES], [_NO_INDICES]
     for start, table in zip(starts, tables, strict=False):
-        harder_here, easier_here = neighbours(table.kinds, table.candidates)
+        harder_here, easier_here = one_step_variants(table.kinds, table.candidates)
         harder.append(harder_here + start)
         easier.append(easier_here + start)
     return np.concatenate(harder), np.concatenate(easier)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.candidates.enumeration import enumerate_candidates
-from am.agent.candidates.gang_extension import GangExtension, added_up, gang_extensions
+from am.agent.candidates.gang_extension import GangExtension, gang_extensions
 from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, gang_kinds
 from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.demands import parts_left
@@ -116,7 +116,7 @@ def tables_of(app: AppView, offer: Offer, capacity: GangCapacity) -> list[Table]
     renewable = app.renewable
     pinned = tuple(gang.renewable_gpus for gang in renewable)
     # The ResourceManager may not offer what the app believes to be renewable, and would refuse a bid that pins it.
-    all_renewable = added_up(pinned)
+    all_renewable = Allocation.sum_of(pinned)
     offered = all_renewable.within(offer.free)
     tables = [_all_stay(app, offer.free - all_renewable, pinned, capacity)] if offered else []
     tables += _some_stay(app, renewable) if offered else ()

@@ -28,7 +28,7 @@ _MAX_SETS = 200
 
 
 class DominanceKey:
-    """Maps candidates to needs such that needing no more means: it fits wherever the other one does.
+    """Maps candidates to needs. A candidate with no larger need than another one fits wherever that one fits.
 
     By Hall's theorem the gangs of one candidate can take the places of another's exactly if it has no more gangs in
     every set of kinds that holds, with a kind, all harder ones. Such a set has a size threshold for each level.
@@ -77,10 +77,10 @@ def _column(kinds: Sequence[GangKind], members: Sequence[int]) -> NDArray[np.boo
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
-def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Indices, Indices]:
+def one_step_variants(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Indices, Indices]:
     """Pairs of candidates of which the second asks for a little less: a gang fewer, smaller, or at a looser level.
 
-    A first sieve for large tables: a candidate that is worth no more than its easier neighbour is useless.
+    A first sieve for large tables: a candidate that is worth no more than its easier variant is useless.
 
     Args:
         kinds: K kinds.
@@ -89,7 +89,7 @@ def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Indices, 
     Returns:
         The harder and the easier candidate of each pair; none for tables too large for keys.
     """
-    # A neighbour may have one more gang of a kind than any candidate has: its key must be that of no other.
+    # A variant may have one more gang of a kind than any candidate has: its key must be that of no other.
     weights = [(int(candidates.max(initial=0)) + 2) ** index for index in range(len(kinds))]
     if len(candidates) <= 1 or weights[-1:] > [2**55]:
         return _NONE, _NONE
@@ -103,24 +103,24 @@ def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Indices, 
     pairs = np.empty((2, len(candidates) * len(changed)), dtype=np.int64)
     keys, counts = candidates @ np.array(weights, dtype=np.int64), np.ascontiguousarray(candidates)
     where = np.array(changed, dtype=np.int64), np.array(changes, dtype=np.int64)
-    many = _candidates.next_to(keys, counts, *where, pairs[0], pairs[1])
+    count = _candidates.one_step_variants(keys, counts, *where, pairs[0], pairs[1])
     # Most of the space reserved for pairs stays unused.
-    return pairs[0, :many].copy(), pairs[1, :many].copy()
+    return pairs[0, :count].copy(), pairs[1, :count].copy()
 
 
 def just_easier(kinds: Sequence[GangKind], index: int) -> list[int]:
     """The kinds that ask for a little less than one: its size at a looser level, a smaller size at its level."""
     hard = kinds[index]
-    alike = [(other, kind) for other, kind in enumerate(kinds) if kind.unit_gpus == hard.unit_gpus]
-    farther = [
-        (kind.within, other) for other, kind in alike if kind.at.gpus == hard.at.gpus and kind.within > hard.within
+    same_unit = [(other, kind) for other, kind in enumerate(kinds) if kind.unit_gpus == hard.unit_gpus]
+    looser = [
+        (kind.within, other) for other, kind in same_unit if kind.at.gpus == hard.at.gpus and kind.within > hard.within
     ]
     smaller = [
         (-kind.at.gpus, kind.within, other)
-        for other, kind in alike
+        for other, kind in same_unit
         if kind.at.gpus < hard.at.gpus and kind.within >= hard.within
     ]
-    return [min(some)[-1] for some in (farther, smaller) if some]
+    return [min(some)[-1] for some in (looser, smaller) if some]
 
 
 def thinned(needs: Needs, gains: NDArray[np.float64], gpus: NDArray[np.int64], cap: int) -> list[int]:
@@ -174,6 +174,6 @@ def _cover(
     enough = (1.0 - shortfall) * gains
     kept = np.empty(len(first) + len(gains), dtype=np.int64)
     kept[: len(first)] = first
-    many = _candidates.uncovered(np.ascontiguousarray(needs), gains, enough, len(first), cap, kept)
-    found: list[int] = kept[:many].tolist()
-    return found if many <= cap else None
+    count = _candidates.uncovered(np.ascontiguousarray(needs), gains, enough, len(first), cap, kept)
+    found: list[int] = kept[:count].tolist()
+    return found if count <= cap else None

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from am.agent import _candidates
 from am.agent.candidates.gang_kinds import Candidate, GangKind
+from am.agent.candidates.gang_layout import GangLayout, Sizes
 from am.agent.candidates.generation import generate_candidates
 from am.agent.candidates.search_space import PARTS_AT_ONCE, SearchSpace
 from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
-from themis.cluster import Level
 from themis.sums import sum_in_order
 
 Counts = NDArray[np.int64]
@@ -110,8 +110,8 @@ def _product(
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
     counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
     candidates = np.empty((budget, len(grids)), dtype=np.int64)
-    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), max_gangs, max_gpus, candidates)
-    return None if many < 0 else candidates[:many].copy()
+    count = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), max_gangs, max_gpus, candidates)
+    return None if count < 0 else candidates[:count].copy()
 
 
 def _complete(limits: Sequence[int], max_gangs: int) -> int:
@@ -128,19 +128,15 @@ def _complete(limits: Sequence[int], max_gangs: int) -> int:
 # ---- too many kinds for a grid --------------------------------------------------------------------------------------
 
 
-Split = tuple[tuple[int, int, int], ...]
-"""GPUs split into gangs as (GPUs, unit, count), smallest first."""
-
-
 def _balanced(
     kinds: Sequence[GangKind], max_gangs: int, max_gpus: int, jobs: Sequence[JobView], budget: int
 ) -> list[Candidate]:
     """Candidates that share a total of GPUs evenly, at one level or two; totals on ever finer grids."""
-    layout = _Layout(kinds)
+    layout = GangLayout(kinds)
     shares = _shares(jobs)
     rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
     done: set[int] = set()
-    known: set[Split] = set()
+    known: set[Sizes] = set()
     for gpus in itertools.chain.from_iterable(_grid(max_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
         if len(rows) >= budget:
             break
@@ -151,7 +147,8 @@ def _balanced(
             gangs = sum([count for _, _, count in sizes])
             taken_gpus = sum([size * count for size, _, count in sizes])
             if sizes not in known and gangs <= max_gangs and taken_gpus <= max_gpus:
-                rows |= dict.fromkeys(layout.laid_out(sizes))
+                loose_counts = sorted({math.ceil(part * gangs) for part in _FAR_PARTS})
+                rows |= dict.fromkeys(layout.at_two_levels(sizes, loose_counts))
             known.add(sizes)
     return list(itertools.islice(rows, budget))
 
@@ -165,8 +162,11 @@ def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
     return [(shape, len(works_s), sum_in_order(works_s) / total_s) for shape, works_s in members.items()]
 
 
-def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Split:
-    """GPUs shared among the shapes of jobs by their work; the part `at_once` of the jobs that could run does run."""
+def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Sizes:
+    """GPUs shared among the shapes of jobs by their work; the part `at_once` of the jobs that could run does run.
+
+    Returns the gangs, smallest first.
+    """
     sizes: dict[tuple[int, int], int] = {}
     for shape, members, share in shares:
         unit = shape.gpus_per_task
@@ -175,30 +175,3 @@ def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_
         for size, count in even_sizes(units * unit, gangs, shape):
             sizes[size, unit] = sizes.get((size, unit), 0) + count
     return tuple((size, unit, count) for (size, unit), count in sorted(sizes.items()))
-
-
-class _Layout:
-    """Places gangs at one level, or the smallest of them at a looser one (`core/gang_layout.c`)."""
-
-    def __init__(self, kinds: Sequence[GangKind]) -> None:
-        by_size: dict[tuple[int, int], list[int]] = {}
-        for index, kind in enumerate(kinds):
-            by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(index)
-        self._most = [kind.most for kind in kinds]
-        self._within = [kind.within for kind in kinds]
-        self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
-        self._kinds_of = {
-            size: tuple([_kind_within(indices, kinds, level) for level in Level]) for size, indices in by_size.items()
-        }
-
-    def laid_out(self, sizes: Split) -> list[Candidate]:
-        """Every layout of these gangs that fits, as counts by kind."""
-        gangs = sum([count for _, _, count in sizes])
-        aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))
-        return _candidates.lay_apart(*self._arrays, self._kinds_of, sizes, aways)
-
-
-def _kind_within(indices: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:
-    """Of the kinds of one size the loosest within a level, or the tightest of all."""
-    fitting = [index for index in indices if kinds[index].within <= level]
-    return fitting[-1] if fitting else indices[0]

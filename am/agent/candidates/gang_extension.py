@@ -69,7 +69,7 @@ class _Base(Value, frozen=True):
         return max(0, self.job.shape.demand_max_gpus - self.gpus.gpus)
 
     @property
-    def whole(self) -> int:
+    def gpus_in_whole_tasks(self) -> int:
         """GPUs held in whole tasks."""
         return sum(count - count % self.job.shape.gpus_per_task for _, count in self.gpus)
 
@@ -125,7 +125,7 @@ def gang_extensions(app: AppView, offered: GangCapacity) -> list[GangExtension]:
         extension
         for extension in sums
         if sum(gang.gpus for gang in extension.pinned) + sum(gang.gpus for gang in extension.anywhere) <= free.gpus
-        and added_up(extension.pinned).within(free)
+        and Allocation.sum_of(extension.pinned).within(free)
     ]
 
 
@@ -156,7 +156,7 @@ def _one_after_the_other(extensions: Sequence[Sequence[GangExtension]]) -> Itera
 
 
 def _together(extensions: Sequence[GangExtension]) -> GangExtension:
-    """All at once."""
+    """Join the extensions of several gangs into one case."""
     if len(extensions) == 1:
         return extensions[0]
     return GangExtension(
@@ -167,36 +167,27 @@ def _together(extensions: Sequence[GangExtension]) -> GangExtension:
     )
 
 
-def added_up(allocations: Iterable[Allocation]) -> Allocation:
-    """The sum of allocations; of many this is much quicker than adding one after the other."""
-    total: dict[str, int] = {}
-    for allocation in allocations:
-        for machine, count in allocation.counts:
-            total[machine] = total.get(machine, 0) + count
-    return Allocation.of(total)
-
-
 def _extensions_of(
     base: _Base, gang: HeldGang, offered: GangCapacity, sensitivity: LocalitySensitivity
 ) -> list[GangExtension]:
     """Extensions of one gang: first to continue as it is, then with more GPUs, the fastest last."""
     stay = GangExtension((base.at,) if base.at.gpus else ())
-    starts = list(_made_whole(base, offered.free))
+    starts = list(_with_completed_tasks(base, offered.free))
     extensions = [
         extension
         for start in (base, *starts)
         if start.may_grow
         for extension in _extensions_from(start, offered, sensitivity)
     ]
-    whole = [GangExtension((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
-    extensions += [(job_time_s(base.job, extension.gangs[0]), extension) for extension in whole]
+    completed = [GangExtension((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
+    extensions += [(job_time_s(base.job, extension.gangs[0]), extension) for extension in completed]
     if gang.renewable:
         # It wins back exactly what it may lose. Then its slots are known: the same as before.
         extensions.append((job_time_s(base.job, gang.at), GangExtension((gang.at,), pinned=(gang.renewable_gpus,))))
     return [stay, *(extension for _, extension in sorted(extensions, key=lambda timed: -timed[0]))]
 
 
-def _made_whole(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
+def _with_completed_tasks(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
     """The rest of a gang with incomplete tasks, completed by free GPUs of some of its machines."""
     unit = base.job.shape.gpus_per_task
     lacking = [(machine, unit - count % unit) for machine, count in base.gpus if count % unit]
@@ -211,11 +202,12 @@ def _made_whole(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
 def _extensions_from(
     base: _Base, offered: GangCapacity, sensitivity: LocalitySensitivity
 ) -> Iterator[tuple[float, GangExtension]]:
+    """Extensions of one gang on its own machine, in its rack, or anywhere, with the seconds that the job then takes."""
     own, unit = [machine for machine, _ in base.gpus], base.job.shape.gpus_per_task
     racks, far = {offered.rack_of.get(machine) for machine in own}, offered.level_with(own)
     near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
     # If every job is equally fast anywhere, GPUs next to the gang have no extra value, unless they complete a task.
-    if len(own) == 1 and not (sensitivity.same_speed(near, anywhere) and base.whole == base.gpus.gpus):
+    if len(own) == 1 and not (sensitivity.same_speed(near, anywhere) and base.gpus_in_whole_tasks == base.gpus.gpus):
         counts = range(1, offered.free.get(own[0], 0) + 1)
         more = (Allocation(((own[0], count),)) for count in counts)
         yield from _extensions_to(base, max(base.at.level, Level.MACHINE), more)
@@ -239,7 +231,9 @@ def _extensions_anywhere(base: _Base, level: Level, max_units: int) -> Iterator[
     unit = base.job.shape.gpus_per_task
     pinned = (base.pinned,) if base.pinned else ()
     for units in range(1, min(base.extension_gpus // unit, max_units) + 1):
-        at = base.with_gpus(base.job.shape.usable_gpus(base.whole + units * unit), max(level, base.at.level))
+        at = base.with_gpus(
+            base.job.shape.usable_gpus(base.gpus_in_whole_tasks + units * unit), max(level, base.at.level)
+        )
         if at is not None:
             more = GangRequest(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)
             yield job_time_s(base.job, at), GangExtension((at,), pinned, (more,), int(base.must_pay))

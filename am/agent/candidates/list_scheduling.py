@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import Candidate, GangKind
+from am.agent.candidates.gang_kinds import Candidate
+from am.agent.candidates.gang_layout import GangLayout, Sizes
 from am.agent.candidates.search_space import PARTS_AT_ONCE, SearchSpace
 from am.agent.model.finish_time import unlike_in_pace
 from am.agent.model.views import JobView
@@ -24,11 +25,8 @@ from themis.apps import JobShape
 from themis.cluster import Level
 from themis.sums import sum_in_order
 
-Sizes = tuple[tuple[int, int, int], ...]
-"""Gangs as (GPUs, unit, count), largest first."""
-
 GangCounts = tuple[int, Sizes]
-"""A total of GPUs, and the gangs that they make."""
+"""A total of GPUs, and the gangs that they make, largest first."""
 
 _STEP = 1.04
 """Totals of GPUs grow by one, or by this factor if that is more."""
@@ -129,15 +127,15 @@ def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
 
 def whole_offer_candidates(space: SearchSpace) -> list[Candidate]:
     """All GPUs shared among shapes of jobs by their work, gangs at their tightest levels."""
-    layout = _Nearest(space.kinds)
+    layout = GangLayout(space.kinds)
     by_work = sizes_by_work(space.jobs, space.max_gpus)
-    return [candidate for sizes in by_work for candidate in layout.layouts(sizes, _WHOLE_NEAR)]
+    return [candidate for sizes in by_work for candidate in layout.at_tightest(sizes, _WHOLE_NEAR)]
 
 
 def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> Iterator[Candidate]:
     """List-scheduling candidates, gangs at their tightest levels; coarse totals first."""
     kinds, max_gangs, max_gpus, jobs = space.kinds, space.max_gangs, space.max_gpus, space.jobs
-    layout = _Nearest(kinds)
+    layout = GangLayout(kinds)
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
     longest = Jobs(jobs, nearest)
     at_once = dict.fromkeys(min(max_gangs, math.ceil(part * len(jobs))) for part in PARTS_AT_ONCE)
@@ -152,7 +150,7 @@ def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] =
         share = gpus / max_gpus
         parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
         for sizes in by_total[gpus]:
-            yield from dict.fromkeys(layout.layouts(sizes, parts))
+            yield from dict.fromkeys(layout.at_tightest(sizes, parts))
 
 
 def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
@@ -162,20 +160,3 @@ def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
     for least in _MIN_GANGS:
         leasts.setdefault(tuple([least_tasks(shape, least) for shape in shapes]), least)
     return list(leasts.values())
-
-
-class _Nearest:
-    """Places gangs at their tightest levels with free capacity, the largest first (`core/gang_layout.c`)."""
-
-    def __init__(self, kinds: Sequence[GangKind]) -> None:
-        self._most = [kind.most for kind in kinds]
-        self._within = [int(kind.within) for kind in kinds]
-        self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
-        self._kinds_of: dict[tuple[int, int], tuple[int, ...]] = {}
-        for index, kind in enumerate(kinds):
-            size = kind.at.gpus, kind.unit_gpus
-            self._kinds_of[size] = (*self._kinds_of.get(size, ()), index)
-
-    def layouts(self, sizes: Sizes, parts: tuple[float, ...]) -> list[Candidate]:
-        """The layouts that take at most these parts of the tight places; layouts that do not fit are left out."""
-        return _candidates.lay_out(*self._arrays, self._kinds_of, sizes, parts)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from am.agent.candidates.gang_kinds import Candidate, GangKind, splits
 from am.agent.candidates.list_scheduling import whole_offer_candidates
 from am.agent.candidates.multifit import capacity_taken
-from am.agent.candidates.search_space import SearchSpace
+from am.agent.candidates.search_space import MAX_PACKED_CLOSELY, SearchSpace
 from am.agent.model.division_times import PhaseOn, phase_times_s
 from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
@@ -57,9 +57,8 @@ _MAX_WORK = 400_000
 """The search for a target runs up to this number of jobs times squared kinds, by which its changes grow. At 100 jobs on
 63 kinds it takes some tenths of a second."""
 
-_MAX_STARTS, _FINALISTS = 8, 7
-"""Starts that compete with the candidate found; and candidates reported at the end. A bid packs its best candidates
-more closely than the search does, and then another of these may be the best."""
+_MAX_STARTS = 8
+"""Starts that compete with the candidate found."""
 
 _FIRST_TARGET, _NEXT_TARGET, _NEAR_ENOUGH = 0.985, 0.99, 0.9995
 """Targets as parts of the best end: the first one, each later one, and the one at which the search stops."""
@@ -97,7 +96,7 @@ def greedy_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
 
 
 class _ShareLimits:
-    """What candidates for a part of the offer keep to: gangs, GPUs, and capacity by kind."""
+    """The limits of candidates for a part of the offer: gangs, GPUs, and capacity by kind."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._taken = np.array(capacity_taken(space.kinds)).T
@@ -183,12 +182,12 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
     # One more change, with jobs packed in pairs. A second one gains little and takes a fifth of the time of a bid.
     best = ready[phase.times_s(ready, in_pairs=True).argmin()]
     tried = limits.within(np.concatenate([best[None], best + _all_moves(sizes, (1,))]))
-    for index in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:_FINALISTS]:
+    for index in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:MAX_PACKED_CLOSELY]:
         yield tuple(tried[index].tolist())
 
 
 class Limits:
-    """What candidates for the whole offer keep to: gangs, and the free capacity."""
+    """The limits of candidates for the whole offer: gangs, and the free capacity."""
 
     def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, max_gangs: int) -> None:
         limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.request for kind in kinds])]
@@ -197,7 +196,7 @@ class Limits:
         self._most = np.array([most for _, most in limits], dtype=np.float64)
 
     def within(self, candidates: Counts) -> Counts:
-        """The candidates that keep to them."""
+        """The candidates within these limits."""
         candidates = candidates[(candidates >= 0).all(axis=1)]
         return np.asarray(candidates[(candidates.astype(np.float64) @ self._taken <= self._most).all(axis=1)])
 
@@ -219,7 +218,7 @@ def _all_moves(sizes: tuple[int, ...], repeats: tuple[int, ...]) -> Moves:
 
 
 def _split_moves(one: NDArray[np.int8] | Counts, sizes: Sequence[int], indices: Sequence[int]) -> Iterator[Counts]:
-    """One gang split in two, and two gangs joined."""
+    """Changes that split one gang in two, or join two gangs."""
     for whole, left, right in splits(sizes, indices):
         split = one[left] + one[right] - one[whole]
         yield split

@@ -124,7 +124,7 @@ class _Fitting:
         return sum(candidate[index] * gpus for index, gpus in zip(self._order, self._sizes, strict=True))
 
     def candidate_by(self, end_s: float, gpus: int) -> Candidate | None:
-        """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
+        """Gangs on which all jobs end in time. None if they exceed `gpus` GPUs, or that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
         fits = _candidates.fit_by_end(*self._arrays, self._max_gpus, self._max_gangs, end_s, gpus, found)
         if not fits:

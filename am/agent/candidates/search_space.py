@@ -12,6 +12,10 @@ from themis.values import Value
 PARTS_AT_ONCE = (1.0, 0.75, 0.5)
 """Parts of the jobs that run at once if gangs are sized by the work of their jobs: fewer jobs have larger gangs."""
 
+MAX_PACKED_CLOSELY = 7
+"""The number of candidates with the earliest ends that a bid packs closely, a millisecond or more each. A local search
+reports as many: of these another one may then be the best."""
+
 
 class SearchSpace(Value, frozen=True, kw_only=True):
     """All candidates of at most `max_gangs` gangs and `max_gpus` GPUs.

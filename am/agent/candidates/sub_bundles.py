@@ -26,7 +26,7 @@ _MAX_COMBINATIONS = 600
 
 
 def sub_bundle_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> list[Candidate]:
-    """Distinct candidates.
+    """Distinct candidates that use the whole offer, or what is left of it if other apps win machines.
 
     Returns an empty list if gangs come in several sizes or at one level, or a bid has several tables.
     """
@@ -68,7 +68,11 @@ def _machines_left(machines: Sequence[str], free: Mapping[str, int], slots: Mapp
 
 
 def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
-    """How many counts of each class are tried: one more where counts differ by most GPUs, within the limit."""
+    """The number of counts to try for each class.
+
+    Starts at two and adds one to the class whose counts are most GPUs apart, while the combinations stay within the
+    limit.
+    """
     steps = [2] * len(members)
     while True:
         more = [number for number, count in enumerate(steps) if count <= members[number]]
@@ -81,7 +85,7 @@ def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
 
 
 def _spread_out(members: Sequence[int], machines: int, steps: int) -> list[Counts]:
-    """All machines of a class, fewer, and none; evenly spaced, since names of one rack are usually adjacent."""
+    """Choices of all, fewer and no machines of a class, evenly spaced: names of one rack are usually adjacent."""
     counts = sorted({round(len(members) * step / (steps - 1)) for step in range(steps)}, reverse=True)
     chosen = []
     for count in counts:

@@ -62,17 +62,17 @@ static int64_t number(PyObject *object) {
     return -1;
 }
 
-/* Reads the kinds of a size, at most `most`, into `room`. Returns 0 with an error set if a kind does not exist. */
-static int read_kinds(PyObject *entry, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs, int64_t *room) {
+/* Reads the kinds of a size, at most `most`, into `buffer`. Returns 0 with an error set if a kind does not exist. */
+static int read_kinds(PyObject *entry, Py_ssize_t most, Py_ssize_t kinds, IdenticalGangs *gangs, int64_t *buffer) {
     if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) > most) {
         PyErr_Format(PyExc_ValueError, "the kinds of a size must be a tuple of %zd at most", most);
         return 0;
     }
-    gangs->kinds = room, gangs->kind_count = PyTuple_GET_SIZE(entry);
+    gangs->kinds = buffer, gangs->kind_count = PyTuple_GET_SIZE(entry);
     for (Py_ssize_t n = 0; n < gangs->kind_count; n++) {
-        if ((room[n] = number(PyTuple_GET_ITEM(entry, n))) < 0) return 0;
-        if (room[n] >= kinds) {
-            PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)room[n], kinds);
+        if ((buffer[n] = number(PyTuple_GET_ITEM(entry, n))) < 0) return 0;
+        if (buffer[n] >= kinds) {
+            PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)buffer[n], kinds);
             return 0;
         }
     }
@@ -80,8 +80,8 @@ static int read_kinds(PyObject *entry, Py_ssize_t most, Py_ssize_t kinds, Alike 
 }
 
 /* Reads a size: GPUs, unit and count, and its kinds, which may be none. */
-static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs,
-                     int64_t *room) {
+static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssize_t kinds, IdenticalGangs *gangs,
+                     int64_t *buffer) {
     if (!PyTuple_Check(size) || PyTuple_GET_SIZE(size) != 3) {
         PyErr_SetString(PyExc_ValueError, "a size must be a tuple of GPUs, unit and count");
         return 0;
@@ -95,8 +95,8 @@ static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssi
     PyObject *key = PyTuple_GetSlice(size, 0, 2);
     /* Reading numbers may run Python code, which may delete the entry from the dictionary. */
     PyObject *entry = key ? Py_XNewRef(PyDict_GetItemWithError(kinds_of, key)) : NULL;
-    gangs->kinds = room, gangs->kind_count = 0;
-    int fine = entry ? read_kinds(entry, most, kinds, gangs, room) : !PyErr_Occurred();
+    gangs->kinds = buffer, gangs->kind_count = 0;
+    int fine = entry ? read_kinds(entry, most, kinds, gangs, buffer) : !PyErr_Occurred();
     Py_XDECREF(key);
     Py_XDECREF(entry);
     return fine;
@@ -121,18 +121,18 @@ static int append_candidate(PyObject *candidates, const int64_t *counts, Py_ssiz
 }
 
 /* The layouts for each part of the tight places, without those that do not fit. */
-static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t size_count,
-                      PyObject *parts, int64_t *counts) {
+static PyObject *tightest_layouts(const Py_buffer *most, const Py_buffer *within, const IdenticalGangs *gangs,
+                                  Py_ssize_t size_count, PyObject *parts, int64_t *counts) {
     Py_ssize_t kinds = most->shape[0];
     PyObject *candidates = PyList_New(0);
     for (Py_ssize_t n = 0; candidates && n < PyTuple_GET_SIZE(parts); n++) {
-        double near = PyFloat_AsDouble(PyTuple_GET_ITEM(parts, n));
-        if (near == -1.0 && PyErr_Occurred()) {
+        double tight_part = PyFloat_AsDouble(PyTuple_GET_ITEM(parts, n));
+        if (tight_part == -1.0 && PyErr_Occurred()) {
             Py_CLEAR(candidates);
-        } else if (!(near >= 0.0 && near <= 1.0)) {
+        } else if (!(tight_part >= 0.0 && tight_part <= 1.0)) {
             PyErr_SetString(PyExc_ValueError, "a part must be from 0 to 1");
             Py_CLEAR(candidates);
-        } else if (lay_gangs(most->buf, within->buf, kinds, gangs, size_count, near, counts)) {
+        } else if (place_at_tightest(most->buf, within->buf, kinds, gangs, size_count, tight_part, counts)) {
             if (!append_candidate(candidates, counts, kinds)) Py_CLEAR(candidates);
         }
     }
@@ -140,9 +140,9 @@ static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alik
 }
 
 /* Marks the levels at which a size has a kind of its own. The kinds of a size must be listed by level; a kind of
- * another level may stand in its place. Returns 0 with an error set if they are not, -1 if a size has no kind, else
+ * another level may represent it. Returns 0 with an error set if they are not, -1 if a size has no kind, else
  * 1. */
-static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t size_count, int *levels) {
+static int levels_of(const Py_buffer *within, const IdenticalGangs *gangs, Py_ssize_t size_count, int *levels) {
     memset(levels, 0, sizeof(int) * LEVELS);
     for (Py_ssize_t n = 0; n < size_count; n++) {
         if (!gangs[n].kind_count) return -1;
@@ -156,46 +156,49 @@ static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t siz
     return 1;
 }
 
-/* The layouts with each number `aways` of gangs at a looser level, and the others at a tighter one. */
-static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t size_count,
-                            PyObject *aways, int64_t *counts) {
+/* The layouts with each of the `loose_counts` gangs at a looser level, and the others at a tighter one. */
+static PyObject *two_level_layouts(const Py_buffer *most, const Py_buffer *within, const IdenticalGangs *gangs,
+                                   Py_ssize_t size_count, PyObject *loose_counts, int64_t *counts) {
+    Py_ssize_t kinds = most->shape[0];
     int levels[LEVELS], known = levels_of(within, gangs, size_count, levels);
     if (!known) return NULL;
     PyObject *candidates = PyList_New(0);
-    for (int near = 0; known > 0 && near < LEVELS; near++)
-        for (int far = near; levels[near] && far < LEVELS; far++)
-            for (Py_ssize_t n = 0; candidates && levels[far] && n < (near == far ? 1 : PyTuple_GET_SIZE(aways)); n++) {
-                int64_t away = near == far ? 0 : number(PyTuple_GET_ITEM(aways, n));
-                if (away < 0) Py_CLEAR(candidates);
-                else if (lay_apart(most->buf, most->shape[0], gangs, size_count, near, far, away, counts) &&
-                         !append_candidate(candidates, counts, most->shape[0]))
+    for (int tight = 0; known > 0 && tight < LEVELS; tight++)
+        for (int loose = tight; levels[tight] && loose < LEVELS; loose++) {
+            Py_ssize_t layout_count = tight == loose ? 1 : PyTuple_GET_SIZE(loose_counts);
+            for (Py_ssize_t n = 0; candidates && levels[loose] && n < layout_count; n++) {
+                int64_t loose_count = tight == loose ? 0 : number(PyTuple_GET_ITEM(loose_counts, n));
+                if (loose_count < 0) Py_CLEAR(candidates);
+                else if (place_at_two_levels(most->buf, kinds, gangs, size_count, tight, loose, loose_count, counts) &&
+                         !append_candidate(candidates, counts, kinds))
                     Py_CLEAR(candidates);
             }
+        }
     return candidates;
 }
 
-/* The layouts of `lay_out`, or by level those of `lay_apart`. */
-static PyObject *laid_out(const Py_buffer *most, const Py_buffer *within, PyObject *kinds_of, PyObject *sizes,
-                          PyObject *parts, int by_level) {
+/* The layouts at the tightest levels, or by level those at two levels. */
+static PyObject *layouts(const Py_buffer *most, const Py_buffer *within, PyObject *kinds_of, PyObject *sizes,
+                         PyObject *parts, int by_level) {
     Py_ssize_t kinds = most->shape[0], size_count = PyTuple_GET_SIZE(sizes), read = 0, each = by_level ? LEVELS : kinds;
     PyObject *result = NULL;
-    Alike *gangs = malloc(sizeof(Alike) * (size_count + 1));
+    IdenticalGangs *gangs = malloc(sizeof(IdenticalGangs) * (size_count + 1));
     /* The counts of a candidate come first, then the kinds of each size. */
-    int64_t *room = malloc(sizeof(int64_t) * ((size_t)size_count * each + kinds + 1));
-    if (!gangs || !room) PyErr_NoMemory();
+    int64_t *buffer = malloc(sizeof(int64_t) * ((size_t)size_count * each + kinds + 1));
+    if (!gangs || !buffer) PyErr_NoMemory();
     else
         while (read < size_count && read_size(PyTuple_GET_ITEM(sizes, read), kinds_of, each, kinds, &gangs[read],
-                                        room + kinds + (size_t)read * each))
+                                        buffer + kinds + (size_t)read * each))
             read++;
-    if (gangs && room && read == size_count)
-        result = by_level ? laid_apart(most, within, gangs, size_count, parts, room)
-                          : laid(most, within, gangs, size_count, parts, room);
+    if (gangs && buffer && read == size_count)
+        result = by_level ? two_level_layouts(most, within, gangs, size_count, parts, buffer)
+                          : tightest_layouts(most, within, gangs, size_count, parts, buffer);
     free(gangs);
-    free(room);
+    free(buffer);
     return result;
 }
 
-static PyObject *lay(PyObject *args, int by_level) {
+static PyObject *layouts_from(PyObject *args, int by_level) {
     PyObject *objects[2], *kinds_of, *sizes, *parts, *result = NULL;
     Py_buffer *most, *within;
     Arrays arrays = {.held = 0};
@@ -204,19 +207,19 @@ static PyObject *lay(PyObject *args, int by_level) {
         return NULL;
     if ((most = array(&arrays, objects[0], is_int64, 1, 0)) && (within = array(&arrays, objects[1], is_int64, 1, 0)) &&
         agree("kinds", most->shape[0], within->shape[0]) && are_levels(within))
-        result = laid_out(most, within, kinds_of, sizes, parts, by_level);
+        result = layouts(most, within, kinds_of, sizes, parts, by_level);
     release(&arrays);
     return result;
 }
 
-static PyObject *lay_out(PyObject *self, PyObject *args) {
+static PyObject *at_tightest(PyObject *self, PyObject *args) {
     (void)self;
-    return lay(args, 0);
+    return layouts_from(args, 0);
 }
 
-static PyObject *lay_out_apart(PyObject *self, PyObject *args) {
+static PyObject *at_two_levels(PyObject *self, PyObject *args) {
     (void)self;
-    return lay(args, 1);
+    return layouts_from(args, 1);
 }
 
 /* ---- list scheduling --------------------------------------------------------------------------------------------- */
@@ -448,7 +451,7 @@ static int are_kinds(const Py_buffer *changed, Py_ssize_t kinds) {
     return 1;
 }
 
-static PyObject *next_to(PyObject *self, PyObject *args) {
+static PyObject *find_one_step_variants(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[6], *result = NULL;
     Py_buffer *keys, *candidates, *changed, *key, *harder, *easier;
@@ -466,8 +469,8 @@ static PyObject *next_to(PyObject *self, PyObject *args) {
         (easier = array(&arrays, objects[5], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("pairs", harder->shape[0], easier->shape[0])) {
         Changes changes = {changed->shape[0], changed->buf, key->buf};
-        int64_t pairs = neighbours(keys->buf, candidates->buf, candidates->shape[0], candidates->shape[1], &changes,
-                                   harder->buf, easier->buf);
+        int64_t pairs = one_step_variants(keys->buf, candidates->buf, candidates->shape[0], candidates->shape[1],
+                                          &changes, harder->buf, easier->buf);
         result = pairs < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(pairs);
     }
     release(&arrays);
@@ -476,12 +479,13 @@ static PyObject *next_to(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"fit_by_end", fit_by_end, METH_VARARGS, "First fit under an end: gangs on which all jobs end in time."},
-    {"lay_out", lay_out, METH_VARARGS, "Candidates with gangs at their tightest levels."},
-    {"lay_apart", lay_out_apart, METH_VARARGS, "Candidates with gangs at one level or at two."},
+    {"at_tightest", at_tightest, METH_VARARGS, "Candidates with gangs at their tightest levels."},
+    {"at_two_levels", at_two_levels, METH_VARARGS, "Candidates with gangs at one level or at two."},
     {"by_work", by_work, METH_VARARGS, "List scheduling: each step goes to the job that would end last."},
     {"in_turn", in_turn, METH_VARARGS, "List scheduling: each step goes to the shape with most work per GPU."},
     {"on_grids", on_grids, METH_VARARGS, "All choices of a count for each kind, within gangs and GPUs."},
-    {"next_to", next_to, METH_VARARGS, "Pairs of candidates of which a small change turns one into the other."},
+    {"one_step_variants", find_one_step_variants, METH_VARARGS,
+     "Pairs of candidates of which a small change turns one into the other."},
     {"undominated", undominated_candidates, METH_VARARGS, "Candidates of a bid that no other one dominates."},
     {"uncovered", uncovered, METH_VARARGS, "Candidates that no candidate kept before replaces."},
     {NULL, NULL, 0, NULL},

@@ -27,8 +27,8 @@ static void keep(Kept *kept, const Replaceable *candidates, int64_t candidate) {
 }
 
 /* Whether a candidate of a block replaces another one. */
-static int one_stands_in(const int16_t *needs, const double *gains, int64_t columns, const int16_t *needed,
-                         double enough) {
+static int any_replaces(const int16_t *needs, const double *gains, int64_t columns, const int16_t *needed,
+                        double enough) {
     int16_t fits[BLOCK];
     for (int n = 0; n < BLOCK; n++) fits[n] = 1;
     for (int64_t column = 0; column < columns; column++) {
@@ -54,8 +54,8 @@ int64_t cover(const Replaceable *candidates, int64_t first, int64_t cap, int64_t
     for (int64_t candidate = 0; candidate < candidates->count && !result && all.count <= cap; candidate++) {
         int covered = 0;
         for (int64_t block = 0; block * BLOCK < all.count && !covered; block++)
-            covered = one_stands_in(all.needs + block * all.columns * BLOCK, all.gains + block * BLOCK, all.columns,
-                                    candidates->needs + candidate * all.columns, candidates->enough[candidate]);
+            covered = any_replaces(all.needs + block * all.columns * BLOCK, all.gains + block * BLOCK, all.columns,
+                                   candidates->needs + candidate * all.columns, candidates->enough[candidate]);
         if (covered) continue;
         kept[all.count] = candidate;
         keep(&all, candidates, candidate);
@@ -78,7 +78,7 @@ static int by_rank(const void *one, const void *other) {
     return a->candidate < b->candidate ? -1 : 1;
 }
 
-/* Ranks the candidates worth more than the empty bundle and than every neighbour that asks for a little less. */
+/* Ranks the candidates worth more than the empty bundle and than every one-step variant that asks for a little less. */
 static int64_t rank(const Candidates *all, double empty_value, char *wanted, Ranked *ranked) {
     int64_t count = 0;
     for (int64_t n = 0; n < all->count; n++) wanted[n] = all->gpus[n] > 0 && all->values[n] > empty_value;
@@ -127,8 +127,8 @@ static size_t slot_of(const int64_t *keys, const int64_t *candidate_in, size_t s
     return slot;
 }
 
-int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds, const Changes *changes,
-                   int64_t *harder, int64_t *easier) {
+int64_t one_step_variants(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds,
+                          const Changes *changes, int64_t *harder, int64_t *easier) {
     size_t slots = 2;
     while (slots < (size_t)count * 2) slots *= 2;
     int64_t *candidate_in = malloc(sizeof(int64_t) * slots), pairs = 0;

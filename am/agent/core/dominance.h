@@ -17,7 +17,7 @@ typedef struct {
 int64_t cover(const Replaceable *candidates, int64_t first, int64_t cap, int64_t *kept);
 
 /* The candidates of a bid with their values and gains, what they need, the GPUs that they ask for (0: never chosen),
- * and pairs of which the second asks for a little less than the first. */
+ * and pairs in which the second asks for a little less than the first. */
 typedef struct {
     int64_t count, columns, pairs;
     const double *values, *gains;
@@ -35,10 +35,10 @@ typedef struct {
     const int64_t *kind, *key;
 } Changes;
 
-/* Finds the pairs of candidates of which a change turns the harder into the easier one. Returns their number, -1
+/* Finds the pairs of candidates in which a change turns the harder into the easier one. Returns their number, -1
  * without memory. Candidates are counts of `kinds` kinds with distinct keys; there is space for a pair of each
  * candidate and change. */
-int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds, const Changes *changes,
-                   int64_t *harder, int64_t *easier);
+int64_t one_step_variants(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds,
+                          const Changes *changes, int64_t *harder, int64_t *easier);
 
 #endif

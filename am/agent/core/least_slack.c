@@ -120,10 +120,10 @@ static void still_left(const Packer *p, Left *left) {
 }
 
 int fill_by(Packer *p, double end_s, int way) {
-    double weight = 0.0, room = 0.0, work = p->work_after[0];
+    double weight = 0.0, most_work = 0.0, work = p->work_after[0];
     for (int g = 0; g < p->gangs; g++) {
         weight += p->weight[p->kind[g]];
-        room += p->weight[p->kind[g]] * (end_s - p->start_s[g]);
+        most_work += p->weight[p->kind[g]] * (end_s - p->start_s[g]);
     }
     Left left = {.count = p->jobs};
     for (int job = 0; job < p->jobs; job++) p->gang_of[job] = -1;
@@ -131,8 +131,8 @@ int fill_by(Packer *p, double end_s, int way) {
         /* Gangs of one kind are adjacent. */
         if (!g || p->kind[g] != p->kind[g - 1]) left = all_left(p, p->kind[g]);
         double capacity_s = end_s - p->start_s[g];
-        double slack_s = weight > 0.0 ? larger(0.0, (room - work) / weight) : 0.0;
-        weight -= p->weight[p->kind[g]], room -= p->weight[p->kind[g]] * capacity_s;
+        double slack_s = weight > 0.0 ? larger(0.0, (most_work - work) / weight) : 0.0;
+        weight -= p->weight[p->kind[g]], most_work -= p->weight[p->kind[g]] * capacity_s;
         if (capacity_s <= 0.0) continue;
         int filled = fill(p, &left, g, capacity_s, capacity_s - PATIENCE[way] * slack_s, LEAN[way]);
         const int *best = p->filling + 2 * p->jobs;

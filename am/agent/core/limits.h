@@ -6,7 +6,7 @@ enum {
     MAX_PASSES = 8,      /* ends that MULTIFIT tries: each halves the interval, so 8 leave 1/256 of it */
     FEW_JOBS = 8,        /* at most this many jobs go to branch and bound: ways to place them grow exponentially */
     MAX_STEPS = 20000,   /* of branch and bound: a bid times hundreds of divisions within tens of milliseconds */
-    MAX_CHANGES = 40,    /* of one local search, which mostly ends earlier, where no change helps: bounds its time */
+    MAX_CHANGES = 40,    /* of one local search: bounds its time; it usually ends earlier, since no change helps */
     FEW_ON_A_GANG = 8,   /* one or two jobs against one or two: at most 36 choices on each of two such gangs */
     MAX_SHAKEN = 3000,   /* random restarts times jobs, for the planner only: it packs few divisions */
     SHAKEN = 4,          /* random exchanges before a restart: few are undone by the search, many lose the packing */

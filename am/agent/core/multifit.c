@@ -42,7 +42,7 @@ static int has_room(const Fitting *f, int kind, const double *left) {
     return 1;
 }
 
-/* The first kind on which the job ends in time and of which another gang fits; -1 if there is none. */
+/* Returns the first kind that has free capacity for a gang and on which the job ends in time; -1 if there is none. */
 static int smallest(const Fitting *f, const double *times_s, double end_s, int64_t gpus, const double *left) {
     for (int k = 0; k < f->kinds; k++)
         if (times_s[k] <= end_s && f->gpus[k] <= gpus && has_room(f, k, left)) return k;

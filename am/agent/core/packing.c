@@ -127,14 +127,14 @@ static void schedule_longest_first(Packer *p) {
 
 /* Weights each gang by the speed of the last job on it: the least work of all jobs over the weight of all gangs. */
 static double bound(Packer *p) {
-    double longest_s = 0.0, room = 0.0, used = 0.0;
+    double longest_s = 0.0, speed = 0.0, used = 0.0;
     int last = p->jobs - 1;
     for (int k = 0; k < p->kinds; k++) {
         double time_s = time_of(p, last, k);
         p->weight[k] = isfinite(time_s) && time_s > 0.0 ? 1.0 / time_s : 0.0;
     }
     for (int g = 0; g < p->gangs; g++) {
-        room += p->weight[p->kind[g]];
+        speed += p->weight[p->kind[g]];
         used += p->weight[p->kind[g]] * p->start_s[g];
         longest_s = larger(longest_s, p->start_s[g]);
     }
@@ -151,7 +151,7 @@ static double bound(Packer *p) {
         longest_s = larger(longest_s, least_s);
         p->work_after[job] = p->work_after[job + 1] + least;
     }
-    return room > 0.0 ? larger(longest_s, (p->work_after[0] + used) / room) : longest_s;
+    return speed > 0.0 ? larger(longest_s, (p->work_after[0] + used) / speed) : longest_s;
 }
 
 /* ---- first fit under an end -------------------------------------------------------------------------------------- */
@@ -273,8 +273,9 @@ static void list_members(const Packer *p, int gang, int64_t other_kind, Members 
     }
 }
 
-/* `best_change` of a job, and of a second one unless it is -1, for none, one or two jobs of gang `to`. */
-static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s, Change best) {
+/* Finds the best exchange of one job, or of two if `second` is not -1, for zero, one or two jobs of gang `to`. */
+static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s,
+                            Change best) {
     if (rest_s >= best.end_s) return best;
     if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
     for (int n = 0; n < its->count; n++) {
@@ -415,8 +416,8 @@ static int seen_before(const Packer *p, int gang) {
     return 0;
 }
 
-static void branch(Packer *p, int job, double latest_s, double used, double room) {
-    if (latest_s >= p->least_s || used + p->work_after[job] >= room * p->least_s) return;
+static void branch(Packer *p, int job, double latest_s, double used, double speed) {
+    if (latest_s >= p->least_s || used + p->work_after[job] >= speed * p->least_s) return;
     if (job == p->jobs) {
         keep(p, latest_s);
         return;
@@ -427,20 +428,20 @@ static void branch(Packer *p, int job, double latest_s, double used, double room
         if (++p->steps > MAX_STEPS) return;
         p->load_s[g] = before_s + time_s;
         p->gang_of[job] = g;
-        branch(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
+        branch(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, speed);
         p->load_s[g] = before_s;
     }
 }
 
 static void search(Packer *p) {
-    double room = 0.0, used = 0.0;
+    double speed = 0.0, used = 0.0;
     memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
     for (int g = 0; g < p->gangs; g++) {
-        room += p->weight[p->kind[g]];
+        speed += p->weight[p->kind[g]];
         used += p->weight[p->kind[g]] * p->start_s[g];
     }
     p->steps = 0;
-    branch(p, 0, latest(p), used, room);
+    branch(p, 0, latest(p), used, speed);
 }
 
 static void lay_out_by_kind(Packer *p, const int64_t *kind, int gangs) {

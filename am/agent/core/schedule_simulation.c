@@ -82,8 +82,8 @@ static double follow_on(const Following *following, double certain, double best_
         int64_t starting = share(following, served, idle + end.gpus, sizes, full), left = end.gpus;
         for (int64_t n = 0; n < starting; n++) {
             left -= sizes[n];
-            int64_t farther = end.level > following->within ? end.level : following->within;
-            int64_t level = sizes[n] == 1 ? 0 : left >= 0 ? end.level : farther;
+            int64_t looser = end.level > following->within ? end.level : following->within;
+            int64_t level = sizes[n] == 1 ? 0 : left >= 0 ? end.level : looser;
             double alone_s = following->gpu_s[following->queue[served + n] * LEVELS + level] / (double)sizes[n];
             push(heap, &count, (End){last_s + following->start_s + alone_s, sizes[n], level});
         }

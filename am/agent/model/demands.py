@@ -164,13 +164,13 @@ def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | N
 def _extension_of(job: JobView, near: Allocation, faster_than: float) -> GangDemand | None:
     """What a job demands in addition to the GPUs that it holds. Returns None if it can use no further task."""
     shape = job.shape
-    room = shape.demand_max_gpus - near.gpus
-    if room < shape.gpus_per_task:
+    extension_gpus = shape.demand_max_gpus - near.gpus
+    if extension_gpus < shape.gpus_per_task:
         return None
     return GangDemand(
         job_id=job.job_id,
         min_gpus=max(shape.gpus_per_task, shape.demand_min_gpus - near.gpus),
-        max_gpus=room,
+        max_gpus=extension_gpus,
         unit_gpus=shape.gpus_per_task,
         slowdown=job.slowdown,
         work_left_gpu_s=job.serial_work_s,

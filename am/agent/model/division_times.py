@@ -84,7 +84,7 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
         most: The number of divisions, at least one.
     """
     alone_s, divisions = _by_kind(jobs, gangs, counts)
-    divisions, index = _each_once(divisions)
+    divisions, index = _distinct(divisions)
     bounds_s = _lower_bounds_s(alone_s, divisions)
     order = np.argsort(bounds_s, kind="stable")
     ends_s = np.full(len(divisions), inf)
@@ -108,8 +108,9 @@ def _lower_bounds_s(alone_s: Seconds, divisions: Counts) -> Seconds:
     able = np.isfinite(alone_s)
     weights = np.where(able[0], 1.0 / alone_s[0], 0.0)
     needed = np.where(able, np.where(able, alone_s, 0.0) * weights, inf).min(axis=1).sum()
-    room = divisions @ weights
-    together_s = np.divide(needed, room, out=np.full(len(room), inf if needed else 0.0), where=room > 0.0)
+    work_per_s = divisions @ weights
+    unknown_s = np.full(len(work_per_s), inf if needed else 0.0)
+    together_s = np.divide(needed, work_per_s, out=unknown_s, where=work_per_s > 0.0)
     first_s = np.where(divisions > 0, alone_s[0], inf).min(axis=1)
     return np.asarray(np.maximum(together_s, first_s))
 
@@ -118,8 +119,8 @@ def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -
     """Times of jobs alone on each kind of gang, and the divisions by kind, without kinds that no division has."""
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda index: gang_order(gangs[index]))
-    alone_s, alike = merged(JobTimes(jobs).times_s([gangs[index] for index in order]))
-    return alone_s, np.add.reduceat(counts[:, order], alike, axis=1)
+    alone_s, firsts = merged(JobTimes(jobs).times_s([gangs[index] for index in order]))
+    return alone_s, np.add.reduceat(counts[:, order], firsts, axis=1)
 
 
 class PhaseOn:
@@ -127,7 +128,7 @@ class PhaseOn:
 
     def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
         self._order = sorted(range(len(gangs)), key=lambda index: gang_order(gangs[index]))
-        self._alone_s, self._alike = merged(JobTimes(jobs).times_s([gangs[index] for index in self._order]))
+        self._alone_s, self._firsts = merged(JobTimes(jobs).times_s([gangs[index] for index in self._order]))
 
     def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
         """`phase_times_s` of divisions."""
@@ -138,13 +139,13 @@ class PhaseOn:
         return left_out_s(self._alone_s, self._merged(counts), end_s, most_s)
 
     def _merged(self, counts: Counts) -> Counts:
-        return np.asarray(np.add.reduceat(counts[:, self._order], self._alike, axis=1))
+        return np.asarray(np.add.reduceat(counts[:, self._order], self._firsts, axis=1))
 
 
 # ---- one phase ------------------------------------------------------------------------------------------------------
 
 
-def _each_once(counts: Counts) -> tuple[Counts, Indices]:
+def _distinct(counts: Counts) -> tuple[Counts, Indices]:
     """The distinct rows, and the index of each row among them."""
     bases = counts.max(axis=0).astype(object) + 1
     if np.prod(bases) >= 2**62:

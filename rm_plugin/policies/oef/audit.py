@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from rm_plugin.policies.oef.demand import usable, usable_shares, worth_of_shares
 from rm_plugin.policies.oef.evaluator import Rule
-from rm_plugin.policies.oef.fair_share import FairShare
-from rm_plugin.policies.oef.programme import capacity_constraints, share_variables
+from rm_plugin.policies.oef.fair_share import FairShare, equal_split
+from rm_plugin.policies.oef.programme import capacity_constraints, demand_constraints, share_variables
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 from themis.values import Value
@@ -30,21 +33,30 @@ class Envy(Value, frozen=True, kw_only=True):
 def sharing_incentive(fair: FairShare) -> Mapping[str, float]:
     """Each tenant's efficiency, divided by that of its part of an equal split; 1 or more is an incentive to share.
 
+    Both count only GPUs that the tenant can use.
+
     A tenant that is left out has 1: its part of an equal split is worth nothing to it either. Example: one K80 and one
     V100; tenants (1, 2) and (1, 5). With the K80 and 1/4 of the V100 the first has 1.5, as with half of each GPU: its
     ratio is 1. The second has 3/4 * 5 = 3.75 instead of 3: its ratio is 1.25.
     """
     speedups = fair.speedups
-    parts = speedups.weights / max(speedups.weights.sum(), 1e-12)
-    ratios = fair.efficiencies / (parts * (speedups.matrix @ speedups.capacity))
+    if speedups.demand is None:
+        parts = speedups.weights / max(speedups.weights.sum(), 1e-12)
+        split = parts * (speedups.matrix @ speedups.capacity)
+    else:
+        split = (speedups.matrix * usable_shares(speedups, equal_split(speedups))).sum(axis=1)
+    ratios = fair.efficiencies / split
     by_tenant = dict(zip(speedups.tenant_ids, map(float, ratios), strict=True))
     return dict(sorted({**dict.fromkeys(speedups.left_out, 1.0), **by_tenant}.items()))
 
 
 def envy_matrix(fair: FairShare) -> NDArray[np.float64]:
-    """By (tenant, other) in the instance's order: the other's GPUs, scaled to the tenant's weight, minus its own."""
+    """By (tenant, other) in the instance's order: the other's GPUs, scaled to the tenant's weight, minus its own.
+
+    Both count only GPUs that the tenant can use.
+    """
     weights = fair.speedups.weights
-    worth = fair.speedups.matrix @ (fair.matrix / weights[:, None]).T * weights[:, None]
+    worth = worth_of_shares(fair.speedups, fair.matrix / weights[:, None]) * weights[:, None]
     return np.asarray(worth - np.diag(worth)[:, None])
 
 
@@ -75,14 +87,18 @@ def pareto_gap(fair: FairShare, make_model: MakeModel) -> float:
         )
         for tenant, efficiency in enumerate(fair.efficiencies * (1 - 1e-9))
     ]
-    model.add_constraints([*keep, *capacity_constraints(speedups, variables)])
+    within = [*capacity_constraints(speedups, variables), *demand_constraints(speedups, variables)]
+    model.add_constraints([*keep, *within])
     optimum = model.maximise()
     return max(0.0, optimum.objective - fair.total) if optimum.status is LinearStatus.OPTIMAL else float("nan")
 
 
 def true_efficiency(fair: FairShare, tenant: Tenant, reference: int) -> float:
     """The efficiency of a tenant's GPUs by its true speedups, whatever it claimed."""
-    return float(np.dot(tenant.speedup, fair.share[tenant.tenant_id])) / tenant.speedup[reference]
+    share = np.array(fair.share[tenant.tenant_id])
+    if tenant.demand is not UNSET:
+        share = usable(np.array(tenant.speedup), share[None], tenant.demand)[0]
+    return float(np.dot(tenant.speedup, share)) / tenant.speedup[reference]
 
 
 def gain_from_lie(instance: Instance, rule: Rule, tenant_id: str, claim: tuple[float, ...]) -> float:
@@ -94,10 +110,7 @@ def gain_from_lie(instance: Instance, rule: Rule, tenant_id: str, claim: tuple[f
     """
     tenant = next(each for each in instance.tenants if each.tenant_id == tenant_id)
     honest = normalise(instance)
-    claims = (
-        Tenant(tenant_id=each.tenant_id, speedup=claim, weight=each.weight) if each is tenant else each
-        for each in instance.tenants
-    )
+    claims = (replace(each, speedup=claim) if each is tenant else each for each in instance.tenants)
     lied = normalise(Instance(types=instance.types, capacity=instance.capacity, tenants=tuple(claims)))
     after = true_efficiency(rule(lied), tenant, honest.reference)
     return after - true_efficiency(rule(honest), tenant, honest.reference)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rm_plugin.policies.oef.demand import usable_shares
 from rm_plugin.policies.oef.speedup import Matrix, Speedups
 from themis.values import Value
 
@@ -57,8 +58,11 @@ class FairShare(Value, frozen=True, kw_only=True):
 
     @property
     def efficiencies(self) -> NDArray[np.float64]:
-        """E by tenant, in the order of `speedups`: W_l . x_l, in GPUs of the reference type."""
-        return np.asarray((self.speedups.matrix * self.matrix).sum(axis=1))
+        """E by tenant, in the order of `speedups`: W_l . x_l, in GPUs of the reference type.
+
+        GPUs that a tenant cannot use count nothing.
+        """
+        return np.asarray((self.speedups.matrix * usable_shares(self.speedups, self.matrix)).sum(axis=1))
 
     @property
     def total(self) -> float:

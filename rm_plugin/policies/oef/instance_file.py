@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from rm_plugin.policies.oef.speedup import MAX_DEVICES, Instance, Tenant, check_instance
 from themis.errors import InputError
 from themis.json_fields import Brief, Fields, Keys, number, read_json, text
 
 ROOT = "instance"
 INSTANCE = Keys(required=("types", "capacity", "tenants"))
-TENANT = Keys(required=("id", "speedup"), optional=("weight",))
+TENANT = Keys(required=("id", "speedup"), optional=("weight", "demand"))
 
 
 def read_instance(content: bytes, source: str) -> Instance:
@@ -56,4 +58,5 @@ def _tenant(entry: object, path: str) -> Tenant:
         tenant_id=fields.text("id"),
         speedup=tuple(number(value, where, zero=True) for value, where in fields.entries("speedup")),
         weight=fields.number("weight", default=1.0),
+        demand=fields.number("demand") if "demand" in fields else UNSET,
     )

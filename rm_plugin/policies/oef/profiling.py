@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from themis.values import Value
@@ -46,11 +47,14 @@ class Profile(Value, frozen=True, kw_only=True):
     Attributes:
         state: What it waits for.
         types: GPU types to measure, in this order.
-        rates: Throughput on the first types, as far as measured, in any one unit; 0 if the job cannot run there.
+        rates: Throughput on the first types, as far as measured, in one unit (`in_unit_of`); 0 if the job cannot run
+            there.
         reason: Why it failed.
         job_id: The representative job; empty before its first run, and after it ended before its profile.
         assumed: Types of which no run measured the speed. Their rate is what the app reported then.
         attempts: Runs on the next type that ended without a measurement.
+        gpus: Of an app that is too short for runs: the most GPUs that it had or wanted at once. Other profiles, and
+            their records, have no such number.
     """
 
     state: ProfileState
@@ -60,6 +64,7 @@ class Profile(Value, frozen=True, kw_only=True):
     job_id: str = ""
     assumed: tuple[str, ...] = ()
     attempts: int = 0
+    gpus: int | UnsetType = UNSET
 
     @property
     def next_type(self) -> str | None:
@@ -71,6 +76,11 @@ class Profile(Value, frozen=True, kw_only=True):
         """The rate on each type that was measured."""
         rates = zip(self.types, self.rates, strict=False)
         return {name: rate for name, rate in rates if name not in self.assumed}
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether no run is made for it: the speeds that the app reports count."""
+        return self.gpus is not UNSET
 
     @property
     def is_open(self) -> bool:
@@ -161,6 +171,21 @@ def requested(types: tuple[str, ...]) -> Profile:
     return Profile(state=ProfileState.REQUESTED, types=types)
 
 
+def in_unit_of(profile: Profile | None, rates: Mapping[str, float]) -> dict[str, float]:
+    """Return reported rates in the unit of a profile: relative to a type that it measured, else to the first type.
+
+    An app reports speeds relative to the type on which its job is. So after a move its reports have another unit.
+
+    >>> half = Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(1.0,))
+    >>> in_unit_of(half, {"k80": 5.0, "v100": 10.0})
+    {'k80': 1.0, 'v100': 2.0}
+    """
+    known = {} if profile is None else profile.measured
+    factors = [known[name] / rate for name, rate in rates.items() if rate > 0.0 and known.get(name, 0.0) > 0.0]
+    factors += [1.0 / rate for rate in rates.values() if rate > 0.0]
+    return {name: rate * factors[0] if factors else rate for name, rate in rates.items()}
+
+
 def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: Sequence[str]) -> tuple[float, ...]:
     """Throughput by type to compute shares from; empty for a job type that waits for its profile.
 
@@ -173,6 +198,6 @@ def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: S
         return ()
     if profile.state is ProfileState.FAILED:
         return tuple(reported)
-    rates = dict(zip(types, reported, strict=True))
+    rates = in_unit_of(profile, dict(zip(types, reported, strict=True)))
     known = {name: rates.get(name, 0.0) for name in profile.assumed} | dict(profile.measured)
     return tuple(known.get(name, 0.0) if speed else 0.0 for name, speed in rates.items())

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from themis.errors import InputError
@@ -21,6 +22,9 @@ from themis.values import Value
 
 MAX_RATIO = 1e6
 """The largest ratio of two speedups of a tenant, and of two weights. Above it, LP tolerances decide the result."""
+
+LEAST_DEMAND = 1e-3
+"""GPUs. Below it, LP tolerances decide the result."""
 
 MAX_DEVICES = 1_000_000
 """The most devices of one type."""
@@ -35,11 +39,13 @@ class Tenant(Value, frozen=True, kw_only=True):
         tenant_id: Its name.
         speedup: Throughput by GPU type in any one unit; 0 if it cannot run there.
         weight: Its priority, pi in the paper; any positive number.
+        demand: GPUs that it can use at most. Without it, any number, as in the paper; records then have no such field.
     """
 
     tenant_id: str
     speedup: tuple[float, ...]
     weight: float = 1.0
+    demand: float | UnsetType = UNSET
 
 
 class Instance(Value, frozen=True, kw_only=True):
@@ -65,6 +71,8 @@ class Speedups(Value, frozen=True, kw_only=True):
         matrix: W, of shape (tenants, types); each row divided by its entry at the reference type.
         weights: pi of each row, scaled to a mean of 1.
         capacity: m, devices by type.
+        demand: GPUs that the tenant of each row can use at most; infinite if it can use all that there are. None if
+            every tenant can.
         reference: The number of the reference type.
         left_out: Tenants that can run on no type that has devices. They get nothing, and do not bind the others.
         warnings: What voids or weakens the guarantees, in sentences.
@@ -74,6 +82,7 @@ class Speedups(Value, frozen=True, kw_only=True):
     matrix: Matrix
     weights: NDArray[np.float64]
     capacity: NDArray[np.float64]
+    demand: NDArray[np.float64] | None = None
     reference: int
     left_out: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -101,6 +110,8 @@ def check_instance(instance: Instance, path: str = "instance") -> None:
         _check_speedup(tenant.speedup, instance.types, f"{here}.speedup")
         if not (math.isfinite(tenant.weight) and tenant.weight > 0):
             raise InputError(f"{here}.weight must be a finite number above 0", value=tenant.weight)
+        if tenant.demand is not UNSET and not (math.isfinite(tenant.demand) and tenant.demand >= LEAST_DEMAND):
+            raise InputError(f"{here}.demand must be a finite number from {LEAST_DEMAND:g}", value=tenant.demand)
     weights = [tenant.weight for tenant in instance.tenants]
     if max(weights) > MAX_RATIO * min(weights):
         index = weights.index(max(weights))
@@ -152,10 +163,10 @@ def normalise(instance: Instance) -> Speedups:
     shared = reference_type(instance.tenants)
     reference = shared or 0
     rows = sorted(
-        (tuple(w / _reference_entry(tenant, reference) for w in tenant.speedup), tenant.tenant_id, tenant.weight)
+        (tuple(w / _reference_entry(tenant, reference) for w in tenant.speedup), tenant.tenant_id, tenant)
         for tenant in served
     )
-    weights = np.array([weight for _, _, weight in rows])
+    weights = np.array([tenant.weight for _, _, tenant in rows])
     if len(rows):
         # First by a power of two, which loses no digit: the sum of huge weights is infinite.
         weights = np.ldexp(weights, -np.frexp(weights.max())[1])
@@ -165,10 +176,21 @@ def normalise(instance: Instance) -> Speedups:
         matrix=np.array([row for row, _, _ in rows]).reshape(len(rows), len(instance.types)),
         weights=weights,
         capacity=np.array(instance.capacity, dtype=np.float64),
+        demand=_demand([tenant for _, _, tenant in rows], instance.capacity),
         reference=reference,
         left_out=tuple(sorted({t.tenant_id for t in instance.tenants} - {tenant_id for _, tenant_id, _ in rows})),
         warnings=tuple(_warnings(instance, served, shared is not None)),
     )
+
+
+def _demand(tenants: Sequence[Tenant], capacity: Sequence[int]) -> NDArray[np.float64] | None:
+    """Demands by row. One that all GPUs together do not exceed is no bound."""
+    demand = np.full(len(tenants), np.inf)
+    for row, tenant in enumerate(tenants):
+        usable = math.fsum(devices for devices, speedup in zip(capacity, tenant.speedup, strict=True) if speedup > 0)
+        if tenant.demand is not UNSET and tenant.demand < usable:
+            demand[row] = tenant.demand
+    return demand if np.isfinite(demand).any() else None
 
 
 def reference_type(tenants: Sequence[Tenant]) -> int | None:

@@ -193,8 +193,8 @@ def _racks(market: MarketArrays, free: Ints, pinned: Ints) -> list[Group]:
 def _by_kind(kinds: Sequence[Kind], weights: Weights) -> Ints:
     """The weight of a gang of each kind: the most weight that its GPUs could hold.
 
-    A kind that the choice did not ask for may have weight too. Items of the same weight could lie wherever such a gang
-    lies, so no machine or rack holds more weight than before, and the cut stays valid.
+    A kind that the choice did not ask for may have weight too. Items of the same weight fit wherever such a gang fits.
+    So no machine or rack holds more weight than before, and the cut stays valid.
     """
     whole = {item.gpus: weight for item, weight in weights.items.items() if not item.in_slot}
     inside = {item.gpus: weight for item, weight in weights.items.items() if item.in_slot}

@@ -21,7 +21,7 @@ from themis.cluster import Level
 from themis.values import Value
 
 _MAX_FIRST = 64
-"""Resources at first. Of more, those are kept that are used up with the fewest GPUs."""
+"""Resources at first. If there are more, those that the fewest GPUs use up are kept."""
 _MAX_FIRST_AND_PINNED = 130
 """Resources at first, those of single machines included. The core takes 160, of which 30 are left for cuts."""
 

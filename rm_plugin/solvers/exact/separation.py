@@ -1,6 +1,6 @@
 """Separation by column generation: weights that cut off a choice without places, or patterns that place it.
 
-Groups of machines (single machines, or racks if gangs must lie inside one) each hold one *pattern* of items. The linear
+Groups of machines (single machines, or racks if gangs must be inside one) each hold one *pattern* of items. The linear
 programme asks whether fractions of patterns cover what a choice asks for (cutting stock). If not, its duals weigh the
 items such that the choice has more weight than all groups hold (docs/design/auction.md, "Places as certificates").
 

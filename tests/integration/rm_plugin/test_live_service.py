@@ -388,8 +388,7 @@ def test_allox_on_gpus_and_cpus_keeps_every_start_over_kill_9(tmp_path: Path) ->
     """Six jobs on three devices: none is stopped or started twice, and progress is what it was."""
     cluster = tmp_path / "hybrid.yaml"
     cluster.write_text(HYBRID, encoding="utf-8")
-    # The start of an app master takes a good part of such short leases.
-    configured = settings(tmp_path, policy="allox", cluster=cluster, app_masters="at_submit")
+    configured = settings(tmp_path, policy="allox", cluster=cluster)
 
     async def scenario() -> None:
         first = start_process(configured)

@@ -1,6 +1,7 @@
 """App masters as real processes: start, report of the end, adoption, and end with all tasks."""
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import uuid
 
 import pytest
 from living import is_alive
+from losable_lock import LosableLock
 
+from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.local import AM_COMMAND, LocalAppLauncher
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.engines.port import AmExit, AmLaunch
@@ -52,13 +55,15 @@ class Exits:
         self.came.set()
 
 
-def run(run_id, scenario, command=COMMAND):
+def run(run_id, scenario, command=COMMAND, lock=None):
     async def whole():
         exits = Exits()
-        engine = LocalAppLauncher(run_id, exits, command=command)
+        engine = LocalAppLauncher(run_id, exits, lock, command=command)
         try:
             return await scenario(engine, exits)
         finally:
+            if lock is not None:
+                lock.left = math.inf
             await engine.shutdown()
 
     return asyncio.run(asyncio.wait_for(whole(), 30.0))
@@ -135,6 +140,52 @@ def test_a_new_attempt_replaces_the_old(tmp_path, run_id):
         assert [end.attempt for end in exits.seen] == [1]
 
     run(run_id, scenario)
+
+
+def test_without_the_lock_nothing_is_started_or_killed(tmp_path, run_id):
+    lock = LosableLock()
+
+    async def scenario(engine, exits):
+        await engine.launch(order("app-1", 1, {}, tmp_path))
+        living = await marked(2, THEMIS_RUN_ID=run_id)
+        lock.left = 0
+        for act in (engine.launch(order("app-1", 2, {}, tmp_path)), engine.kill("app-1"), engine.shutdown()):
+            with pytest.raises(LockLostError):
+                await act
+        assert find_marked({"THEMIS_RUN_ID": run_id}) == living
+
+    run(run_id, scenario, lock=lock)
+
+
+def test_attempt_is_not_started_if_the_lock_is_lost_while_the_former_one_is_ended(tmp_path, run_id):
+    lock = LosableLock(left=1)
+    lock.is_fresh = lambda: True
+
+    async def scenario(engine, exits):
+        with pytest.raises(LockLostError):
+            await engine.launch(order("app-1", 1, {}, tmp_path))
+        assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
+
+    run(run_id, scenario, lock=lock)
+
+
+def test_end_of_an_attempt_ends_no_other_one_until_the_lock_is_confirmed(tmp_path, run_id):
+    lock = LosableLock()
+    marks = {"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-1"}
+
+    async def scenario(engine, exits):
+        pid = await engine.launch(order("app-1", 1, {}, tmp_path))
+        with subprocess.Popen(["sleep", "60"], env={**os.environ, **marks}) as of_the_next_holder:
+            lock.left, asked = 0, lock.asked
+            os.kill(pid, signal.SIGKILL)
+            while lock.asked < asked + 2:
+                await asyncio.sleep(0.01)
+            assert (of_the_next_holder.poll(), exits.seen) == (None, [])
+            lock.left = math.inf
+            await exits.came.wait()
+            assert of_the_next_holder.wait(10) == -signal.SIGKILL
+
+    run(run_id, scenario, lock=lock)
 
 
 def test_a_callback_may_launch_the_next_attempt(tmp_path, run_id):

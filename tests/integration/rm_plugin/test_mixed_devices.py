@@ -6,9 +6,12 @@ import asyncio
 import os
 from pathlib import Path
 
+import grpc
 import psutil
+import pytest
 import yaml
-from live_rm import Live, live, replay_app, settings
+from authorized_stub import LocalStub
+from live_rm import Live, address_of, live, replay_app, settings, start_process
 from msgspec.structs import replace
 
 from rm_plugin.engines.engine import LocalEngine
@@ -18,6 +21,9 @@ from themis.choices import LeaseEnds
 from themis.cluster import Machine
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import LeaseSettings
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.values import app_to_message
 from themis_lab.testbed.audit import audit
 from themis_lab.testbed.audit_values import AuditInput
 from themis_lab.testbed.events import Event
@@ -140,6 +146,34 @@ def test_node_of_a_new_type_joins_and_disappears_and_no_job_is_lost(tmp_path: Pa
             assert {job.iteration for job in status.jobs} == {300}
             assert detail["job_id"] in {job.job_id for job in status.jobs}
             assert violations(rm, configured, (*engine._cluster.machines, V100)) == ()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("policy", ["fair_finish", "allox", "oef"])
+def test_machines_that_come_and_go_while_the_resource_manager_is_down(tmp_path: Path, policy: str) -> None:
+    """An app master that outlives it learns of them as it registers again: it may get leases on them at once."""
+    path = cluster_file(tmp_path)
+    configured = settings(tmp_path, cluster=path, policy=policy)
+
+    async def scenario() -> None:
+        first = start_process(configured)
+        try:
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
+                spec = app_for_every_type("all", jobs=4, iterations=300)
+                app_id = (await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id
+                while not (await stub.Show(pb.ShowRequest(app_id=app_id))).progress:
+                    await asyncio.sleep(0.1)
+        finally:
+            first.kill()
+            first.wait()
+        kept = CLUSTER["machines"][:1]
+        path.write_text(yaml.safe_dump({**CLUSTER, "machines": [*kept, {**V100_MACHINE, "slots": [2]}]}))
+        async with live(configured) as rm:
+            await started_on(rm, app_id, "v00")
+            status = await rm.ended(app_id)
+            assert (status.state, status.attempts) == ("FINISHED", 1), status.diagnostics
 
     asyncio.run(scenario())
 

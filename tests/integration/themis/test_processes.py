@@ -339,6 +339,14 @@ def test_marks_must_all_match_and_never_hit_the_caller(tmp_path, mark):
         other.kill()
 
 
+def test_what_may_not_be_killed_any_more_is_returned(mark):
+    with subprocess.Popen(SLEEP, env={**os.environ, **mark}) as process:
+        until(lambda: find_marked(mark), "it is found")
+        assert kill_marked(mark, may_kill=lambda: False) == (process.pid,)
+        assert process.poll() is None
+        process.kill()
+
+
 def test_marked_caller_spares_itself_and_its_ancestors(mark):
     script = (
         "import os, subprocess, sys\n"

@@ -9,7 +9,7 @@ from am.journal import Journal
 from am.searched_app import PRIOR_RESTART_S
 from themis.apps import AppSpec, CodeArchive, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
-from themis.cluster import Allocation, GpuId
+from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import MissingHereError
 from themis.rho import SCHEDULE_DEFINITIONS
 from themis.wire import themis_pb2 as pb
@@ -51,6 +51,12 @@ def lease(lease_id, gpu, state="GRANTED", expires_at_s=1600.0):
 
 def gpus(*texts):
     return frozenset(GpuId.parse(text) for text in texts)
+
+
+def cluster_with(machine_id):
+    """A cluster of one machine of two GPUs."""
+    [machine] = cluster_of((2,)).machines
+    return Cluster(name="c", machines=(replace(machine, machine_id=machine_id),))
 
 
 def run_on(app, job_id, *texts):
@@ -148,6 +154,36 @@ class TestSurroundings:
         assert app.cluster_view.fitting_level is before.fitting_level
         app.set_contention(contention=0.0, active_apps=0)
         assert (app.view({}).contention, app.cluster_view.active_apps) == (1.0, 1)
+
+    def test_machine_that_left_stays_until_its_jobs_have_stopped(self, app):
+        run_on(app, "j0", "m0/0")
+        joined = cluster_with("m9")
+        app.take_cluster(pb.ClusterUpdate(cluster=cluster_to_message(joined), gpus_available=2))
+        # Leases on the new machine may come at once.
+        assert [machine.machine_id for machine in app.cluster.machines] == ["m9", "m0"]
+        assert app.cluster_view.cluster_gpus == 2
+        run_on(app, "j0")
+        app.fit_cluster()
+        assert app.cluster == joined
+
+    def test_restarted_resource_manager_may_have_other_machines_and_settings(self, app):
+        app.take_leases(TestLeases.UPDATE)
+        joined = cluster_with("m9")
+        again = pb.Registered(
+            cluster=cluster_to_message(joined),
+            lease_s=60.0,
+            checkpoint_lead_s=3.0,
+            grace_s=4.0,
+            heartbeat_s=5.0,
+            bundle_rule="continuation",
+            gpus_available=1,
+            leases=pb.LeaseUpdate(version=1, leases=[lease(9, "m9/0")]),
+        )
+        app.registered_again(again)
+        assert app.cluster == joined
+        assert (app.cluster_view.lease_s, app.cluster_view.cluster_gpus, app.cluster_view.active_apps) == (60.0, 1, 2)
+        assert (app.checkpoint_lead_s, app.grace_s, app.heartbeat_s) == (3.0, 4.0, 5.0)
+        assert app.holdings().granted == gpus("m9/0")
 
 
 class TestTimes:

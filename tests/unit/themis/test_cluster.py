@@ -68,6 +68,11 @@ class TestAllocation:
     def test_single_gpus_are_counted(self):
         assert Allocation.of_gpus(gpus("a/1", "b/0", "a/0")) == Allocation.of({"a": 2, "b": 1})
 
+    def test_a_sum_counts_each_machine_once(self):
+        one, two = Allocation.of({"b": 1}), Allocation.of({"a": 2, "b": 3})
+        assert Allocation.sum_of([one, two, one]) == one + two + one == Allocation.of({"a": 2, "b": 5})
+        assert Allocation.sum_of(()) == Allocation()
+
     def test_subtracting_missing_gpus_is_refused(self):
         with pytest.raises(InputError):
             Allocation.of({"a": 1}) - Allocation.of({"b": 1})

@@ -146,6 +146,7 @@ def options_of(name):
         (("--tenant-of", "queue"), lambda run: run.rounds.tenant_of),
         (("--tenant-weight", "ann:2", "--tenant-weight", "team:b:0.5"), lambda run: run.rounds.tenant_weights),
         (("--placer", "plain"), lambda run: run.rounds.placer),
+        (("--cap-demand",), lambda run: run.rounds.cap_demand),
         (("--profiling-runs",), lambda run: run.rounds.profiling_runs),
         (("--alpha", "0.5"), lambda run: run.rounds.alpha),
         (("--preemption-margin", "0.5"), lambda run: run.rounds.preemption_margin),

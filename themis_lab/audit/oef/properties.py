@@ -126,6 +126,25 @@ def _weights(instance: Instance, _: Random) -> list[str]:
     return wrong
 
 
+def _demand(instance: Instance, rng: Random) -> list[str]:
+    """Bounded demand: no GPUs that a tenant cannot use, no envy, and no loss by sharing, by what tenants can use."""
+    demands = [float(rng.randint(1, sum(instance.capacity))) for _ in instance.tenants]
+    tenants = tuple(replace(each, demand=most) for each, most in zip(instance.tenants, demands, strict=True))
+    fair = _solve("cooperative", replace(instance, tenants=tenants))
+    slack = TOLERANCE * max(fair.total, 1.0) * 10
+    gpus = {each.tenant_id: math.fsum(fair.share[each.tenant_id]) for each in tenants}
+    wrong = [
+        f"{tenant} gets {gpus[tenant]:.6g} GPUs"
+        for tenant, most in zip(gpus, demands, strict=True)
+        if gpus[tenant] > most + slack
+    ]
+    largest = float(envy_matrix(fair).max())
+    wrong += [f"an envy of {largest:.4g}"] if largest > slack else []
+    below = {tenant: ratio for tenant, ratio in sharing_incentive(fair).items() if ratio < 1 - TOLERANCE}
+    wrong += [f"{tenant} has {ratio:.6f} of an equal split" for tenant, ratio in below.items()]
+    return [f"{each}, by demands of {demands}" for each in wrong]
+
+
 def _order(instance: Instance, _: Random) -> list[str]:
     """Neither the order of tenants nor the scale of weights matters."""
     turned = tuple(replace(each, weight=7 * each.weight) for each in reversed(instance.tenants))
@@ -213,6 +232,7 @@ PROPERTIES: Mapping[str, Check] = MappingProxyType(
         "capacity": _capacity,
         "weights": _weights,
         "order": _order,
+        "demand": _demand,
         "rounding": _rounding,
     }
 )

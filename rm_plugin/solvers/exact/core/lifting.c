@@ -1,5 +1,5 @@
-/* Sequential lifting, machine by machine: the weight of p pinned GPUs is the capacity less the most weight that the group
- * holds beside them, with lifted weights on the machines before and the original ones on those after. */
+/* Sequential lifting, machine by machine: the weight of p pinned GPUs is the capacity less the most weight that the
+ * group can hold in addition to them. Machines before have lifted weights, those after the original ones. */
 #include "lifting.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ typedef struct {
     const Group *group;
     int total, width;
     int64_t *room;   /* [machines * width]: the most on a machine, by number of its GPUs */
-    int64_t *leave;  /* [machines * width]: the most of it, pinned GPUs counted, by number of GPUs left over; now */
+    int64_t *leave;  /* [machines * width]: the same with pinned GPUs, by number of GPUs left over */
     int64_t *before; /* [total + 1]: the most on the machines so far by number of GPUs they left over, or -1 */
     int64_t *after;  /* [(machines + 1) * (total + 1)]: the most on machines from m on and in what all leave over, by
                         the part of it that those before m left over */
@@ -54,7 +54,7 @@ static void look_ahead(Lift *l, const Weights *weights) {
     }
 }
 
-/* The most weight that the group holds beside `pinned` GPUs on a machine. */
+/* The most weight that the group can hold in addition to `pinned` GPUs on a machine. */
 static int64_t most_beside(const Lift *l, int m, int pinned, int before) {
     const int64_t *room = l->room + (size_t)m * l->width, *next = l->after + (size_t)(m + 1) * (l->total + 1);
     int64_t most = 0;

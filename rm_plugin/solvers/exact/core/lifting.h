@@ -4,11 +4,11 @@
 
 #include "group_capacity.h"
 
-/* Returns the most weight that the group holds, or -1 without memory.
+/* Returns the group's capacity, which is the most weight that it can hold, or -1 without memory.
  *
- * taken[m * width + p] gets what p pinned GPUs on machine m count as (no less than the pin of the group there), such
- * that no choice of pins and items weighs more than the group holds. `width` is larger than any machine's free GPUs;
- * beyond them it goes on unchanged. */
+ * Sets taken[m * width + p] to the weight of p pinned GPUs on machine m, at least that of the group's own pin there.
+ * With these weights no choice of pins and items exceeds the group's capacity. `width` exceeds the free GPUs of every
+ * machine; entries past them repeat the last one. */
 int64_t lift(const Group *group, const Weights *weights, int width, int32_t *taken);
 
 #endif

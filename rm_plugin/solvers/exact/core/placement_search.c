@@ -2,8 +2,8 @@
  *
  * On entering a rack the search chooses the rack gangs that it hosts: those in single GPUs only reserve that many GPUs
  * of the rack, the others add their units to the items that must go on its machines. Each machine then takes a pattern
- * of items, largest first. Cluster gangs count as their units, and as nothing where the unit is one GPU: those fit
- * wherever room is, so their number is only checked in total.
+ * of items, largest first. Cluster gangs count as their units. Those in units of one GPU do not count: they
+ * fit on any free GPUs, so only their total is checked.
  */
 #include "placement_search.h"
 #include "hash.h"

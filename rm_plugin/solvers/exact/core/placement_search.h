@@ -9,9 +9,9 @@ enum { FIT_NO = 0, FIT_YES = 1, FIT_UNKNOWN = 2, FIT_NO_MEMORY = 3 };
 
 /* Kinds of gangs (level, gpus, unit; three numbers each) and how many of each there are.
  *
- * Machines may stand in any order. With FIT_YES, part[] (room for twice the free GPUs) gives the place of everything that
- * must stay whole: slot, machine and unit items by machine (`slot` identifies them, not the number of the slot), and rack
- * gangs by any machine of their rack. `gang` is the kind. Cluster gangs in single GPUs fit wherever room is. */
+ * Machines may be in any order. With FIT_YES, part[] (space for twice the free GPUs) gives the place of everything
+ * that must stay whole: slot, machine and unit items by machine (`slot` identifies them, not the number of the slot),
+ * and rack gangs by any machine of their rack. `gang` is the kind. Cluster gangs in single GPUs fit on any free GPUs. */
 int fit(const Cluster *cluster, int kinds, const int32_t *kind, const int32_t *count, int most_steps, Part *part,
         int32_t *parts);
 

@@ -174,7 +174,7 @@ static double promise(int K, const double *price, const double *gradient, const 
     return promised;
 }
 
-/* How far the smoothed bound can lie above its minimum if no best price is more than `reach` above its present one. */
+/* By how much the smoothed bound can exceed its minimum if no best price is more than `reach` above its present one. */
 static double left_to_gain(int K, const double *price, const double *gradient) {
     const double reach = 0.1;
     double left = 0.0;

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Free GPUs beside those that the rows pin; their sum, or -1 where pins take more than is free. */
+/* Sets `left` to the free GPUs without those that the rows pin. Returns their sum, or -1 if pins exceed the free GPUs
+ * of a machine. */
 static int64_t left_beside(const Cluster *cluster, const Chosen *c, int32_t *left) {
     int64_t gpus = 0;
     memcpy(left, cluster->free, sizeof(int32_t) * cluster->machines);
@@ -17,8 +18,8 @@ static int64_t left_beside(const Cluster *cluster, const Chosen *c, int32_t *lef
     return gpus;
 }
 
-/* Gangs in the order of placing, with the kind and the row of each; `one_more` is the kind of the first that there can be
- * no GPU for, or -1. */
+/* Lists gangs in the order of placing, with the kind and the row of each. Sets `one_more` to the kind of the first gang
+ * beyond `most`, or to -1. */
 static int32_t list_gangs(const Chosen *c, int64_t most, int32_t *gang, int32_t *kind_of, int32_t *owner, int *one_more) {
     int32_t gangs = 0;
     *one_more = -1;
@@ -38,7 +39,7 @@ static int32_t list_gangs(const Chosen *c, int64_t most, int32_t *gang, int32_t 
     return gangs;
 }
 
-/* The number of parts, or -1 - kind. */
+/* Packs the gangs. Returns the number of parts, or -1 - kind of the gang that did not fit. */
 static int32_t pack_listed(const Cluster *beside, const Chosen *c, int64_t gpus, int32_t *gang, int32_t *kind_of,
                            int sparing, Part *part, int32_t *owner) {
     int one_more;

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.core import Arbiter, LeasePolicy
+from rm_plugin.arbiter.core import MASTER_STARTS, MASTER_UNAVAILABLE, Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
@@ -204,9 +204,39 @@ class TestSilence:
         assert reported(one.begin_round(1300.0)[1]) == [("renewed", "a", "m0/0")]
         assert reported(one.begin_round(1800.0)[1]) == [("expiring", "a", "m1/0")]
 
+    def test_start_of_an_app_master_is_no_silence(self):
+        one = self.table()
+        one.set_silent("a", True)
+        one.set_starting("a", 1300.0)
+        for now_s in (570.0, 1170.0):
+            _, changes = one.begin_round(now_s)
+            assert reported(changes) == [("renewed", "a", "m1/0")]
+            assert changes[0].reason == MASTER_STARTS
+        _, changes = one.begin_round(1770.0)
+        assert (reported(changes), changes[0].reason) == ([("renewed", "a", "m1/0")], MASTER_UNAVAILABLE)
+        assert reported(one.begin_round(2370.0)[1]) == [("expiring", "a", "m1/0")]
+
+    @pytest.mark.parametrize("silent", [True, False])
+    def test_start_ends_with_the_registration_or_the_loss(self, silent):
+        one = self.table()
+        one.set_silent("a", True)
+        one.set_starting("a", 1300.0)
+        one.set_silent("a", silent)
+        _, changes = one.begin_round(570.0)
+        assert [change.reason for change in changes] == [MASTER_UNAVAILABLE] * silent
+
+    def test_leases_of_an_app_that_leaves_do_not_wait_for_its_start(self):
+        one = self.table()
+        one.set_silent("a", True)
+        one.set_starting("a", 1300.0)
+        one.leave("a", now_s=10.0, reason="a kill")
+        one.begin_round(570.0)
+        assert reported(one.begin_round(1170.0)[1]) == [("expiring", "a", "m1/0")]
+
     def test_an_unknown_app_cannot_be_silent(self):
         one = self.table()
         one.set_silent("nobody", True)
+        one.set_starting("nobody", 10.0)
         assert one.active_apps == ("a", "b")
 
 

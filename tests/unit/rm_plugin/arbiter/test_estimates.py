@@ -112,6 +112,16 @@ def test_least_served_app_is_served_first():
     assert (found["new"].rank, found["fed"].rank) == (1, 2)
 
 
+@pytest.mark.parametrize("order", list(ServiceOrder))
+@pytest.mark.parametrize("fair_end_s", [50.0, 9000.0], ids=["late", "in time"])
+def test_of_equal_apps_the_one_with_the_smaller_id_is_served_first(order, fair_end_s):
+    first, second = (app(name, (100.0, 4.0), fair_end_s=fair_end_s) for name in ("a", "b"))
+    for apps in ((first, second), (second, first)):
+        found = play(*apps, order=order)
+        assert (found["a"].rank, found["b"].rank) == (1, 2)
+        assert found["a"].first_gpu_at_s == 0.0 < found["b"].first_gpu_at_s
+
+
 def test_app_that_can_use_no_more_has_no_rank():
     assert play(app("a", (90.0, 2.0), held=2))["a"].rank is None
 

@@ -49,6 +49,12 @@ def test_of_gangs_that_are_alike_the_one_in_the_first_place_is_kept(first, secon
         assert keep_shares({"a": gangs}, {"a": 0.5}, {}, 0, Rounding.NEAREST)["a"] == (first,)
 
 
+def test_of_gangs_at_one_level_the_larger_is_kept():
+    small, large = gang(Level.MACHINE, m0=2), gang(Level.MACHINE, m1=4)
+    for gangs in ([small, large], [large, small]):
+        assert keep_shares({"a": gangs}, {"a": 0.5}, {}, 0, Rounding.NEAREST)["a"] == (large,)
+
+
 def of_size(least, most, unit=1):
     return (GangDemand(job_id="j", min_gpus=least, max_gpus=most, unit_gpus=unit),)
 

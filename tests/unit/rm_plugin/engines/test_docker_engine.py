@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from fake_docker import FakeDocker, api_error
+from losable_lock import LosableLock
 
 from am.runtimes.docker_source import TaskContainers
+from rm_plugin.engines import docker_launcher
 from rm_plugin.engines.docker import DockerEngine, socket_to_mount
 from rm_plugin.engines.docker_launcher import DockerAppLauncher
+from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmLaunch
 from themis.cluster import Cluster, DeviceType, Machine
 from themis.config.loader import fit
@@ -42,7 +46,8 @@ class World:
         self.exits = []
         engine = DockerEngine(settings(docker={"image": "image", "volumes": ("/data:/data:ro",)}), cluster("real"))
         engine._host = self.host = DockerHost(self.fake)
-        self.launcher = engine.launcher("0123456789ab", self.on_exit, lambda app_id: ())
+        self.lock = LosableLock()
+        self.launcher = engine.launcher("0123456789ab", self.on_exit, lambda app_id: (), self.lock)
 
     async def on_exit(self, end):
         # By then the app's containers are gone.
@@ -142,6 +147,55 @@ def test_next_attempt_ends_previous_one(run):
         await world.launcher.kill("app-1")
         assert world.exits[1:] == [("app-1", 2, 137)]
         await world.launcher.kill("unknown")
+
+    run(scenario)
+
+
+def test_without_the_lock_no_container_is_started_or_removed(run):
+    async def scenario(world):
+        launcher = world.launcher
+        await launcher.launch(world.order())
+        leftover = world.add_task("app-2")
+        world.lock.left = 0
+        for act in (
+            launcher.launch(world.order(attempt=2)),
+            launcher.kill("app-1"),
+            launcher.adopt("app-2", 1, 1001),
+            launcher.shutdown(),
+        ):
+            with pytest.raises(LockLostError):
+                await act
+        assert set(world.fake.boxes) == {world.master().id, leftover.id}
+        assert world.master().create["labels"]["themis.attempt"] == "1"
+        world.lock.left = math.inf
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("confirmed", [0, 1])
+def test_container_is_not_started_if_the_lock_is_lost_meanwhile(run, confirmed):
+    async def scenario(world):
+        world.lock.left = confirmed
+        with pytest.raises(LockLostError):
+            await world.launcher.launch(world.order())
+        assert world.fake.boxes == {}
+        world.lock.left = math.inf
+
+    run(scenario)
+
+
+def test_containers_left_of_an_attempt_stay_until_the_lock_is_confirmed(run, monkeypatch):
+    monkeypatch.setattr(docker_launcher, "_AGAIN_S", 0.01)
+
+    async def scenario(world):
+        await world.launcher.launch(world.order())
+        task = world.add_task()
+        world.lock.left, asked = 0, world.lock.asked
+        world.master().end(7)
+        await world.until(lambda: world.lock.asked >= asked + 2)
+        assert (world.exits, task.id in world.fake.boxes) == ([], True)
+        world.lock.left = math.inf
+        await world.until(lambda: world.exits)
 
     run(scenario)
 

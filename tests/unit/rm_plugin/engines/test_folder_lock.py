@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rm_plugin.engines import folder_lock
 from rm_plugin.engines.folder_lock import FolderLock, LockHolder, LockLostError
 from rm_plugin.engines.yarn_folder import HdfsFolder
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, ThemisError, UnreachableError
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_retry import RetryRule
 
@@ -162,6 +162,56 @@ def test_lock_that_was_not_renewed_for_long_is_not_fresh(server, tmp_path):
     first.lock.renew()
     assert first.lock.is_fresh()
     assert folder_lock.FRESH_S < folder_lock.EXPIRY_S
+
+
+def test_confirmation_of_a_fresh_lock_does_not_look(server, tmp_path):
+    first = Process(server, tmp_path)
+    first.acquire()
+    server.stop()
+    asyncio.run(first.lock.confirm())
+
+
+def test_confirmation_of_a_lock_that_stood_still_renews_it_with_one_look_for_all_who_ask(server, tmp_path):
+    now = [100.0]
+    first = Process(server, tmp_path)
+    first.lock._now_s = lambda: now[0]
+    first.acquire()
+    now[0] += folder_lock.EXPIRY_S
+    looks, renew = [], first.lock.renew
+    first.lock.renew = lambda: (looks.append(1), renew())
+
+    async def all_at_once():
+        await asyncio.gather(*(first.lock.confirm() for _ in range(20)))
+
+    asyncio.run(all_at_once())
+    assert first.lock.is_fresh()
+    assert len(looks) == 1
+
+
+def test_lost_lock_is_not_confirmed(server, tmp_path):
+    now = [100.0]
+    first, second = Process(server, tmp_path), Process(server, tmp_path)
+    first.lock._now_s = lambda: now[0]
+    first.acquire()
+    second.acquire()
+    now[0] += folder_lock.EXPIRY_S
+    for _ in range(2):
+        with pytest.raises(LockLostError, match="has taken the lock"):
+            asyncio.run(first.lock.confirm())
+
+
+def test_lock_that_stood_still_is_not_confirmed_while_hdfs_is_away(server, tmp_path):
+    now = [100.0]
+    first = Process(server, tmp_path)
+    first.lock._now_s = lambda: now[0]
+    first.acquire()
+    now[0] += folder_lock.FRESH_S
+    server.stop()
+    with pytest.raises(UnreachableError) as away:
+        asyncio.run(first.lock.confirm())
+    assert not isinstance(away.value, LockLostError)
+    server.start()
+    asyncio.run(first.lock.confirm())
 
 
 def test_holder_knows_which_standbys_wait(server, tmp_path):

@@ -1,13 +1,16 @@
 """App masters as YARN applications, with a fake YARN client."""
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 
 import pytest
+from losable_lock import LosableLock
 from msgspec.structs import replace
 
 from rm_plugin.engines import yarn_launcher
+from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmExit, AmLaunch
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from themis.config.rm_settings import YarnSettings
@@ -63,7 +66,7 @@ def order(app_id="app-1", attempt=1, **more):
     return AmLaunch(app_id=app_id, attempt=attempt, **values)
 
 
-def run(yarn, scenario, react=None, **settings):
+def run(yarn, scenario, react=None, lock=None, **settings):
     async def whole():
         exits = []
 
@@ -74,7 +77,7 @@ def run(yarn, scenario, react=None, **settings):
 
         launcher = YarnAppLauncher(
             yarn, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(poll_s=0.01, **settings),
-            node_addresses=lambda app_id: ("n1:8042",),
+            node_addresses=lambda app_id: ("n1:8042",), lock=lock,
         )  # fmt: skip
         try:
             return await scenario(launcher, exits)
@@ -112,6 +115,22 @@ def test_submission_has_command_resources_and_tags(living):
         "THEMIS_STORAGE_URI": "hdfs:///s/app-1",
     }  # fmt: skip
     assert submission.launch.environment_templates == {"PYTHONPATH": "{{PWD}}/x"}
+
+
+def test_without_the_lock_nothing_is_submitted_or_killed(living):
+    yarn, lock = FakeYarn(), LosableLock()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        lock.left = 0
+        acts = (launcher.launch(order(attempt=2)), launcher.launch(order("app-2")), launcher.kill("app-1"))
+        for act in (*acts, launcher.shutdown()):
+            with pytest.raises(LockLostError):
+                await act
+        assert [app.state for app in yarn.apps.values()] == [AppState.RUNNING]
+        lock.left = math.inf
+
+    run(yarn, scenario, lock=lock)
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,9 @@ def test_app_with_profiling_runs_reads_how_far_its_profile_is(state, expected):
     profile = Profile(state=state, types=("k80", "v100"), rates=rates, reason="its GPUs were lost", job_id="job-0")
     assert explained("new", replace(MEMORY, profiles={"new": profile})) == {"Profile": expected}
     assert explained("a1", replace(MEMORY, profiles={"a1": profile}))["Profile"] == expected
+
+
+def test_bounded_demand_is_told():
+    tenants = tuple(replace(each, demand=3.0) for each in INSTANCE.tenants)
+    memory = replace(MEMORY, shares=replace(MEMORY.shares, instance=replace(INSTANCE, tenants=tenants)))
+    assert explained("b1", memory)["Fair share"] == "2 k80 of 2 k80, 1 v100; its jobs can use 3"

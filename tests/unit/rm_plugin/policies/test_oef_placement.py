@@ -54,6 +54,14 @@ def test_a_large_gang_gets_one_host_and_small_ones_the_tightest():
     assert placed["a"] == placed["b"] == gang(("h1", 1), types=(0,))
 
 
+def test_of_equal_gangs_the_one_with_the_smaller_job_id_is_placed_first():
+    granted = {"u": (4, 0, 0), "v": (4, 0, 0)}
+    for tenants in (("u", "v"), ("v", "u")):
+        jobs = [job(name, 4, tenant=tenant) for name, tenant in zip(("a", "b"), tenants, strict=True)]
+        placed = place_compactly(jobs, HOSTS[:2], granted)
+        assert placed == {"a": gang(("h0", 4), types=(0,)), "b": gang(("h1", 4), types=(0,))}
+
+
 def test_a_running_job_stays_where_it_is():
     here = gang(("h1", 1), types=(0,))
     placed = place_compactly([job("a", on=here), job("b", 2)], HOSTS[:2], {"u": (3, 0, 0)})

@@ -1,5 +1,6 @@
 """OEF behind the Policy port: tenants of a snapshot, shares over many rounds, and its memory."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs, played, round_of
@@ -54,6 +55,23 @@ class TestShares:
             {"app a/1:2": 1.0, "app b/1:5": 1.0}
         )
         assert sum(had.values()) == 20 * 8
+
+    def test_tenant_that_cannot_use_its_share_gets_what_it_can_use_of_an_equal_split(self):
+        # Half of each type is worth 4 to the first app's two jobs.
+        demands = {"a": jobs(2.0)[:2], "b": jobs(5.0)}
+        assert self.mean("oef", demands) == pytest.approx({("a", "k"): 2.0, ("b", "k"): 2.0, ("b", "v"): 4.0}, abs=0.05)
+        capped = self.mean("oef", demands, cap_demand=True)
+        assert capped == pytest.approx({("a", "v"): 2.0, ("b", "k"): 4.0, ("b", "v"): 2.0}, abs=0.05)
+
+    def test_gpus_that_an_app_keeps_count_in_its_demand(self):
+        demands = {"a": jobs()[:2], "b": jobs()}
+        snapshot = round_of(demands, kept={"a": {"v": 1}}, cap_demand=True)
+        demand = {each.tenant_id: each.demand for each in tenants_of(snapshot, {}).instance.tenants}
+        assert demand == {"app a/1:2": 3.0, "app b/1:2": 8.0}
+
+    def test_without_the_setting_tenants_have_no_demand_also_in_records(self):
+        instance = tenants_of(round_of({"a": jobs()}), {}).instance
+        assert b"demand" not in msgspec.json.encode(instance)
 
     def test_a_user_with_two_apps_counts_as_one_tenant(self):
         owners = {app: AppOwner(user=user) for app, user in (("a", "u"), ("b", "u"), ("c", "w"))}

@@ -150,8 +150,74 @@ class TestRuns:
         assert list(third.memory.shares.share) == ["app a/1:3"]
 
 
+def short(work_gpu_s):
+    return {"a": [demand(2.0, gpus=1, work_left_gpu_s=work_gpu_s)]}
+
+
+class TestShortApps:
+    """Two runs take 20 s here, so an app is profiled if it takes 200 s or longer."""
+
+    def test_short_app_shares_at_once_by_the_speeds_that_it_reports(self):
+        decision = decide(short(199.0))
+        assert decision.memory.profiles["a"].is_stated
+        assert decision.memory.runs == {}
+        assert list(decision.memory.shares.share) == ["app a/1:2"]
+        later = decide({"a": [demand(4.0, gpus=1, work_left_gpu_s=100.0)]}, decision.memory)
+        assert list(later.memory.shares.share) == ["app a/1:4"]
+
+    def test_longer_app_is_profiled(self):
+        assert state(decide(short(201.0))) == (ProfileState.RUNNING, "k80")
+
+    def test_app_that_states_too_little_work_is_profiled_once_it_had_as_much_gpu_time(self):
+        memory = decide(short(100.0)).memory
+        snapshot = round_of(short(100.0), memory=memory, profiling_runs=True)
+        (app,) = snapshot.apps
+        decision = make_policy("oef").decide(replace(snapshot, apps=(replace(app, ended_gpu_s=101.0),)))
+        assert state(decision) == (ProfileState.RUNNING, "k80")
+
+    def test_time_counts_on_all_gpus_that_it_wants(self):
+        four = [demand(2.0, job=f"j{n}", gpus=1, work_left_gpu_s=199.0) for n in range(4)]
+        short_app = decide({"a": four}).memory.profiles["a"]
+        assert (short_app.is_stated, short_app.gpus) == (True, 4)
+
+    def test_app_whose_last_job_is_left_is_not_profiled_late(self):
+        four = [demand(2.0, job=f"j{n}", gpus=1, work_left_gpu_s=199.0) for n in range(4)]
+        memory = decide({"a": four}).memory
+        snapshot = round_of({"a": four[:1]}, memory=memory, profiling_runs=True)
+        (app,) = snapshot.apps
+        decision = make_policy("oef").decide(replace(snapshot, apps=(replace(app, ended_gpu_s=500.0),)))
+        assert decision.memory.profiles["a"].is_stated
+
+    def test_app_reads_why_it_is_not_profiled(self):
+        lines = dict(make_policy("oef").explain(decide(short(199.0)).memory, "a"))
+        assert lines["Profile"].startswith("none: a run on every type would take too much of its time")
+
+
 HALF = Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(1.0,))
 RUNNING = Profile(state=ProfileState.RUNNING, types=("k80", "v100"))
+
+
+class TestUnits:
+    """Speeds are relative to that on the type of the gang that a job holds, which changes from round to round."""
+
+    def test_run_on_the_second_type_is_measured_in_the_unit_of_the_first(self):
+        running = replace(HALF, state=ProfileState.RUNNING, job_id="j")
+        memory = replace(decide({"a": [demand()]}).memory, profiles={"a": running})
+        on_v100 = {"a": [demand(speeds=Speeds.of([("k80", 5.0), ("v100", 10.0)]))]}
+        decision = decide(on_v100, memory, renewable={"a": {"v": 1}})
+        assert decision.memory.profiles["a"] == replace(MEASURED, job_id="j")
+
+    @pytest.mark.parametrize("reported", [{"k80": 0.5, "v100": 1.0}, {"k80": 5.0, "v100": 10.0}])
+    def test_report_in_another_unit_does_not_make_a_profile_stale(self, reported):
+        memory = replace(decide({"a": [demand()]}).memory, profiles={"a": MEASURED})
+        decision = decide({"a": [demand(speeds=Speeds.of(reported.items()))]}, memory)
+        assert decision.memory.profiles == {"a": MEASURED}
+        assert list(decision.memory.shares.share) == ["app a/1:2"]
+
+    def test_assumed_type_is_compared_in_the_unit_of_the_profile(self):
+        memory = replace(decide({"a": [demand()]}).memory, profiles={"a": replace(MEASURED, assumed=("v100",))})
+        decision = decide({"a": [demand(speeds=Speeds.of([("k80", 5.0), ("v100", 15.0)]))]}, memory)
+        assert list(decision.memory.shares.share) == ["app a/1:3"]
 
 
 class TestChanges:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from service_cases import known_token
 from web_cases import RmCase
 
+from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmExit
 from rm_plugin.service import app_masters
 from rm_plugin.service.entries import AppEntry
@@ -109,6 +110,28 @@ def test_failed_check_does_not_end_watch(tmp_path):
         assert len(looks) >= 2
 
     run(scenario, tmp_path, None)
+
+
+def test_attempt_waits_while_the_lock_is_not_confirmed(tmp_path):
+    """Nothing is decided about the app, which another ResourceManager has taken over."""
+
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        assert (entry.state, entry.ended) == (AppState.ACCEPTED, False)
+        assert "has taken the lock" in entry.launch_wait
+
+    run(scenario, tmp_path, LockLostError("another ResourceManager has taken the lock"))
+
+
+def test_stop_without_the_lock_leaves_the_apps_running(tmp_path, caplog):
+    async def scenario(case, engine):
+        async def shutdown():
+            raise LockLostError("another ResourceManager has taken the lock")
+
+        engine.shutdown = shutdown
+
+    run(scenario, tmp_path, None)
+    assert "apps run on" in caplog.text
 
 
 def kinds(case):

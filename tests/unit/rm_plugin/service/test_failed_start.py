@@ -30,7 +30,7 @@ def stopped(monkeypatch):
     class Server:
         during_start = staticmethod(lambda stop: None)
 
-        def __init__(self, *_parts, stop, standbys):
+        def __init__(self, *_parts, stop, lock):
             self.order = stop
 
         async def start(self):

@@ -20,7 +20,7 @@ from rm_plugin.service.store_memory import MemoryStore
 from submarine_client.status import WAITING, shown_state
 from themis.cluster import Cluster, Machine
 from themis.errors import InputError
-from themis.lifecycle import AppState
+from themis.lifecycle import AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_to_message
 
@@ -142,6 +142,27 @@ def test_app_master_starts_with_the_first_grant_and_takes_over(tmp_path):
         assert message.registered.leases.leases
         service.manager.app_masters.check_apps()
         service.check()
+        await service.manager.hosted.close()
+
+    run(scenario())
+
+
+SHORT = {"duration_s": 10.0, "checkpoint_lead_s": 1.0, "grace_s": 1.0}
+
+
+def test_first_lease_that_is_shorter_than_the_start_of_the_app_master_waits_for_it_at_most_am_start_s(tmp_path):
+    async def scenario():
+        service = case(tmp_path, lease=SHORT, am_start_s=60.0)
+        entry = await service.manager.submit(SPECS[0])
+        await service.rounds._play(["test"])
+        await until(lambda: bool(service.launcher.launched))
+        (lease,) = service.arbiter.table.of_app(entry.app_id)
+        while lease.state is not LeaseState.EXPIRING:
+            service.clock.advance_to(lease.expires_at_s - 0.5)
+            await service.rounds._play(["test"])
+            (lease,) = service.arbiter.table.of_app(entry.app_id)
+        # Once it may not start any more, it waits once more as of any app whose master is unavailable.
+        assert 60.0 < lease.expires_at_s - NOW_S <= 80.0
         await service.manager.hosted.close()
 
     run(scenario())

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from losable_lock import LosableLock
 from msgspec.structs import replace
 from service_cases import app, heartbeat, registration
 
@@ -15,7 +16,7 @@ from themis.apps import JobShape, JobSpec
 from themis.archives import ArchiveError
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
@@ -199,6 +200,18 @@ class TestRegistration:
             assert entry.page_url == ""
             assert "127.0.0.1:9" in caplog.text
             assert "sss" not in caplog.text
+
+        run(tmp_path, scenario)
+
+    @pytest.mark.parametrize(("left", "answer"), [(1, InputError), (0, UnreachableError)])
+    def test_attempt_is_not_refused_without_the_lock_as_the_next_holder_may_have_started_it(
+        self, tmp_path, left, answer
+    ):
+        async def scenario(rm):
+            entry = await rm.manager.submit(app("mine"))
+            rm.manager._lock = LosableLock(left)
+            with pytest.raises(answer):
+                await rm.manager.register(registration(entry, token="of the next one", attempt=2))
 
         run(tmp_path, scenario)
 

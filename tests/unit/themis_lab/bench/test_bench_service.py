@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from am.negotiator import Negotiator
-from rm_plugin.engines.port import AmLaunch
+from rm_plugin.engines.port import AmLaunch, NoLock
 from rm_plugin.service.store_sqlite import SqliteStore
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
@@ -54,7 +54,7 @@ def test_launcher_orders_app_masters_from_their_drivers_and_reports_a_kill(tmp_p
         async def ended(exit_):
             exits.append((exit_.app_id, exit_.attempt))
 
-        launcher = EmulatedEngine(cluster_of(8), tmp_path, 2).launcher("run", ended, lambda _: ())
+        launcher = EmulatedEngine(cluster_of(8), tmp_path, 2).launcher("run", ended, lambda _: (), NoLock())
         for app_id in ("app-0001", "app-0002"):
             launch = AmLaunch(app_id=app_id, attempt=1, environment={}, token="t", working_dir=Path())
             await launcher.launch(launch)

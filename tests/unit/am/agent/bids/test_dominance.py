@@ -50,7 +50,7 @@ def test_all_that_no_other_makes_useless(columns, candidates):
 
 
 def chosen_of(needs, gains, empty_value=0.0):
-    """What the compiled pruning chooses, in its order, of candidates without neighbours."""
+    """What the compiled pruning chooses, in its order, of candidates without one-step variants."""
     none, kept = np.zeros(0, dtype=np.int64), np.empty(len(gains), dtype=np.int64)
     arrays = np.array(gains), np.array(gains), np.array(needs, dtype=np.int16), gpus_of(needs) + 1, none, none
     return kept[: _candidates.undominated(*arrays, empty_value, kept)].tolist()
@@ -85,7 +85,7 @@ def test_any_cap_keeps_the_largest_gain(cap):
 
 
 def test_candidates_of_no_use_are_not_chosen():
-    """Worth no more than the empty bundle, without GPUs, or worth no more than an easier neighbour."""
+    """Worth no more than the empty bundle, without GPUs, or worth no more than an easier variant."""
     values, needs = np.array([1.0, 9.0, 3.0, 3.0, 4.0]), np.array([[1], [0], [2], [1], [3]], dtype=np.int16)
     gpus, kept = np.array([1, 0, 2, 3, 4]), np.empty(5, dtype=np.int64)
     harder, easier = np.array([3]), np.array([2])

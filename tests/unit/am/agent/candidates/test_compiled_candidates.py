@@ -10,10 +10,11 @@ from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, 
 
 from am.agent import _candidates
 from am.agent.bids import dominance
-from am.agent.bids.dominance import neighbours, thinned
-from am.agent.candidates import enumeration, list_scheduling, multifit
+from am.agent.bids.dominance import one_step_variants, thinned
+from am.agent.candidates import enumeration, gang_layout, list_scheduling, multifit
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import gang_kinds
+from am.agent.candidates.gang_layout import GangLayout
 from am.agent.candidates.generation import generate_candidates
 from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
 from am.agent.candidates.multifit import multifit_candidates
@@ -50,7 +51,7 @@ def drawn(seed):
 def plain(call, *arguments):
     """Call a function with the reference in place of the compiled functions."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (list_scheduling, enumeration, multifit, dominance):
+        for module in (list_scheduling, enumeration, gang_layout, multifit, dominance):
             patch.setattr(module, "_candidates", reference)
         return call(*arguments)
 
@@ -89,14 +90,16 @@ class TestReference:
 
     def test_layouts_equal_the_reference(self, seed):
         kinds, *_ = drawn(seed)
-        layout, rng = enumeration._Layout(kinds), Random(seed)
+        layout, rng = GangLayout(kinds), Random(seed)
         known = sorted({(kind.at.gpus, kind.unit_gpus) for kind in kinds})
-        drawn_sizes = [sorted(rng.sample(known, min(len(known), many))) for many in (1, 1, 2, 3)]
+        drawn_sizes = [sorted(rng.sample(known, min(len(known), count))) for count in (1, 1, 2, 3)]
         cases = [tuple((*size, rng.randint(1, 4)) for size in sizes) for sizes in drawn_sizes]
         cases += [(*cases[0], (99, 1, 1)), ((99, 1, 1),), ()]
-        found = [layout.laid_out(sizes) for sizes in cases]
+        found = [layout.at_two_levels(sizes, (1, 2)) for sizes in cases]
         assert found[-3:] == [[], [], []]
-        assert found == plain(lambda: [layout.laid_out(sizes) for sizes in cases])
+        assert found == plain(lambda: [layout.at_two_levels(sizes, (1, 2)) for sizes in cases])
+        found = [layout.at_tightest(sizes, (1.0, 0.5, 0.0)) for sizes in cases]
+        assert found == plain(lambda: [layout.at_tightest(sizes, (1.0, 0.5, 0.0)) for sizes in cases])
 
     def test_balanced_divisions_equal_the_reference(self, seed):
         kinds, max_gangs, max_gpus, jobs = drawn(seed)
@@ -116,23 +119,23 @@ class TestReference:
         first = rng.permutation(candidates)[: seed % 4].tolist()
         kept = np.array([*first, *[0] * candidates])
         expected = kept.copy()
-        many = _candidates.uncovered(needs, gains, enough, len(first), candidates + 4, kept)
-        assert many == reference.uncovered(needs, gains, enough, len(first), candidates + 4, expected)
-        assert kept[:many].tolist() == expected[:many].tolist()
+        count = _candidates.uncovered(needs, gains, enough, len(first), candidates + 4, kept)
+        assert count == reference.uncovered(needs, gains, enough, len(first), candidates + 4, expected)
+        assert kept[:count].tolist() == expected[:count].tolist()
         for cap in (candidates, 12, 2):
             case = needs, gains, needs.sum(axis=1), cap
             assert thinned(*case) == plain(thinned, *case)
         pairs = rng.integers(0, candidates, (2, 2 * candidates))
         case = gains, np.log(gains), needs, needs.sum(axis=1).astype(np.int64), *pairs, 9.0 / 7.0
         kept, expected = np.empty((2, candidates), dtype=np.int64)
-        many = _candidates.undominated(*case, kept)
-        assert many == reference.undominated(*case, expected)
-        assert kept[:many].tolist() == expected[:many].tolist()
+        count = _candidates.undominated(*case, kept)
+        assert count == reference.undominated(*case, expected)
+        assert kept[:count].tolist() == expected[:count].tolist()
 
-    def test_neighbours_equal_the_reference(self, seed):
+    def test_one_step_variants_equal_the_reference(self, seed):
         kinds, max_gangs, max_gpus, jobs = drawn(seed)
         candidates, _ = enumerate_candidates(space_of(kinds, max_gangs, max_gpus, jobs))
-        found, expected = neighbours(kinds, candidates), plain(neighbours, kinds, candidates)
+        found, expected = one_step_variants(kinds, candidates), plain(one_step_variants, kinds, candidates)
         assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 
     def test_grid_products_equal_the_reference(self, seed):
@@ -179,35 +182,35 @@ def test_work_may_be_an_integer():
 def test_sizes_of_no_kind_and_without_room_are_left_out():
     most, within = np.array([2, 3]), np.array([0, 3])
     kinds_of = {(2, 1): (0, 1)}
-    assert _candidates.lay_out(most, within, kinds_of, ((2, 1, 3),), (1.0, 0.5, 0.0)) == [(2, 1), (1, 2), (0, 3)]
-    assert _candidates.lay_out(most, within, kinds_of, ((2, 1, 4),), (1.0,)) == []
-    assert _candidates.lay_out(most, within, kinds_of, ((4, 1, 1),), (1.0,)) == []
-    assert _candidates.lay_out(most, within, kinds_of, (), (1.0,)) == [(0, 0)]
+    assert _candidates.at_tightest(most, within, kinds_of, ((2, 1, 3),), (1.0, 0.5, 0.0)) == [(2, 1), (1, 2), (0, 3)]
+    assert _candidates.at_tightest(most, within, kinds_of, ((2, 1, 4),), (1.0,)) == []
+    assert _candidates.at_tightest(most, within, kinds_of, ((4, 1, 1),), (1.0,)) == []
+    assert _candidates.at_tightest(most, within, kinds_of, (), (1.0,)) == [(0, 0)]
 
 
 def test_gangs_are_placed_only_at_levels_with_kinds():
     """No kind spans more than a machine, so rack and cluster have the number of the machine's kind."""
     kinds_of = {(2, 1): (0, 1, 1, 1)}
-    candidates = _candidates.lay_apart(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
+    candidates = _candidates.at_two_levels(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
     assert candidates == [(2, 0), (1, 1), (0, 2)]
 
 
 GRIDS = np.array([0, 1, 0, 1]), np.array([2, 4]), np.array([1, 1]), 2, 4, np.empty((4, 2), dtype=np.int64)
 SHAPED = np.array([[1, 1, 4], [1, 1, 2]])
-NEIGHBOURS = (
+VARIANTS = (
     *(np.array([0, 1]), np.array([[0], [1]]), np.array([0, 0]), np.array([-1, -2])),
     *np.empty((2, 4), dtype=np.int64),
 )
 CALLS = {
-    "lay_out": (np.array([1, 1]), np.array([0, 3]), {}, (), ()),
-    "lay_apart": (np.array([1, 1]), np.array([0, 3]), {}, (), ()),
+    "at_tightest": (np.array([1, 1]), np.array([0, 3]), {}, (), ()),
+    "at_two_levels": (np.array([1, 1]), np.array([0, 3]), {}, (), ()),
     "by_work": (np.ones(2), np.array([0, 1]), SHAPED, np.ones((2, 5)), 4, 1.04),
     "in_turn": (np.ones(2), np.array([1, 1]), SHAPED, 2, 4, 1.04),
     "on_grids": GRIDS,
-    "next_to": NEIGHBOURS,
+    "one_step_variants": VARIANTS,
     "uncovered": (np.zeros((2, 3), dtype=np.int16), np.ones(2), np.ones(2), 0, 9, np.zeros(2, dtype=np.int64)),
 }
-PLACES = {"lay_out": 2, "lay_apart": 2, "by_work": 4, "in_turn": 3, "next_to": 6}
+PLACES = {"at_tightest": 2, "at_two_levels": 2, "by_work": 4, "in_turn": 3, "one_step_variants": 6}
 
 
 def call(name, place, other):
@@ -240,7 +243,7 @@ class TestDifferentLengths:
 
 
 class TestInt32Limits:
-    @pytest.mark.parametrize("name", ["lay_out", "lay_apart"])
+    @pytest.mark.parametrize("name", ["at_tightest", "at_two_levels"])
     @pytest.mark.parametrize("size", [(2**31, 1, 1), (2, 1, 2**31)])
     def test_a_number_of_gangs_above_int32_is_refused(self, name, size):
         with pytest.raises(ValueError, match="2147483648 is no number"):
@@ -311,18 +314,18 @@ class TestMalformed:
     )
     def test_malformed_layouts_are_refused(self, kinds_of, sizes, parts):
         with pytest.raises(ValueError, match=r"kind|size|gang|part|number"):
-            _candidates.lay_out(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, parts)
+            _candidates.at_tightest(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, parts)
 
     def test_unknown_levels_are_refused(self):
         with pytest.raises(ValueError, match="within level 4"):
-            _candidates.lay_out(np.array([1, 1]), np.array([0, 4]), {}, (), ())
+            _candidates.at_tightest(np.array([1, 1]), np.array([0, 4]), {}, (), ())
         with pytest.raises(TypeError):
-            _candidates.lay_out(np.array([1]), np.array([0]), [], (), ())
+            _candidates.at_tightest(np.array([1]), np.array([0]), [], (), ())
         with pytest.raises(TypeError):
-            _candidates.lay_out(np.array([1]), np.array([0]), {(1, 1): ("a",)}, ((1, 1, 1),), (1.0,))
+            _candidates.at_tightest(np.array([1]), np.array([0]), {(1, 1): ("a",)}, ((1, 1, 1),), (1.0,))
 
     @pytest.mark.parametrize(
-        ("kinds_of", "sizes", "aways"),
+        ("kinds_of", "sizes", "loose_counts"),
         [
             ({(2, 1): (0, 1)}, ((2, 1, 1),), (1,)),
             ({(2, 1): (0, 1, 1, 1, 1)}, ((2, 1, 1),), (1,)),
@@ -330,9 +333,9 @@ class TestMalformed:
             ({(2, 1): (0, 0, 0, 1)}, ((2, 1, 1),), (-1,)),
         ],
     )
-    def test_malformed_layouts_by_level_are_refused(self, kinds_of, sizes, aways):
+    def test_malformed_layouts_by_level_are_refused(self, kinds_of, sizes, loose_counts):
         with pytest.raises(ValueError, match=r"kind|level|number"):
-            _candidates.lay_apart(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, aways)
+            _candidates.at_two_levels(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, loose_counts)
 
     def test_kinds_removed_during_the_call_are_still_used(self):
         class Taker:
@@ -342,7 +345,7 @@ class TestMalformed:
 
         kinds_of = {(2, 1): (Taker(), *[1] * 3)}
         most, within = np.array([1, 1]), np.array([0, 3])
-        assert _candidates.lay_apart(most, within, kinds_of, ((2, 1, 1),), (1,)) == [(1, 0), (0, 1), (0, 1)]
+        assert _candidates.at_two_levels(most, within, kinds_of, ((2, 1, 1),), (1,)) == [(1, 0), (0, 1), (0, 1)]
         assert kinds_of == {}
 
     @pytest.mark.parametrize("shape", [(2, 0, 2), (0, 1, 1), (3, 1, 2), (3, 2, 4), (2, 2, 5), (1, 1, 2**40)])
@@ -379,16 +382,16 @@ class TestMalformed:
         with pytest.raises(ValueError, match="int16"):
             _candidates.uncovered(needs.astype(np.int64), np.ones(2), np.ones(2), 0, 9, np.zeros(2, dtype=np.int64))
 
-    def test_malformed_neighbours_are_refused(self):
+    def test_malformed_one_step_variants_are_refused(self):
         keys, candidates, one = np.array([0, 1]), np.array([[0], [1]]), np.array([-1])
         pairs = np.empty((2, 2), dtype=np.int64)
-        assert _candidates.next_to(keys, candidates, np.array([0]), one, *pairs) == 1
+        assert _candidates.one_step_variants(keys, candidates, np.array([0]), one, *pairs) == 1
         assert pairs[:, 0].tolist() == [1, 0]
         for place in (-1, 1):
             with pytest.raises(ValueError, match=f"kind {place} is not one of 1"):
-                _candidates.next_to(keys, candidates, np.array([place]), one, *pairs)
+                _candidates.one_step_variants(keys, candidates, np.array([place]), one, *pairs)
         with pytest.raises(ValueError, match="2 and 1 pairs"):
-            _candidates.next_to(keys, candidates, np.array([0]), one, *pairs[:, :1].copy())
+            _candidates.one_step_variants(keys, candidates, np.array([0]), one, *pairs[:, :1].copy())
 
     @pytest.mark.parametrize(
         ("counts", "ends", "gpus"),

@@ -87,7 +87,7 @@ def test_target_search_finds_ever_earlier_ends_and_keeps_to_the_capacity(shapes,
     starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
     candidates = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
     assert candidates == list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
-    monkeypatch.setattr("am.agent.candidates.local_search._FINALISTS", 1)
+    monkeypatch.setattr("am.agent.candidates.local_search.MAX_PACKED_CLOSELY", 1)
     steps = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
     assert candidates[: len(steps)] == steps
     assert len(steps) > 1 or WIDE in shapes
