@@ -436,18 +436,24 @@ class FluidCluster:
             self._rebalance()
         self._pass_until(now_s)
 
-    def forecast(self) -> dict[str, FluidLife]:
-        """The life of each live app if nothing changes any more: no arrival, no other machines."""
+    def forecast(self, until_s: float = math.inf) -> dict[str, FluidLife]:
+        """The life of each live app if nothing changes any more: no arrival, no other machines.
+
+        An app that does not end by `until_s` counts as one without an end.
+        """
         ahead = copy.copy(self)
         ahead.ended = {}
         # Only what changes is copied, and by hand: `copy.deepcopy` takes longer than playing the copy to its end.
         ahead._apps = {app_id: app.copied() for app_id, app in self._apps.items()}
         ahead._shares = {tenant: share.over(ahead._apps) for tenant, share in self._shares.items()}
-        return ahead.run_out()
+        return ahead.run_out(until_s)
 
-    def run_out(self) -> dict[str, FluidLife]:
-        """Let time pass until nothing happens any more. Returns the lives of all apps, those without an end too."""
-        while math.isfinite(due_s := self._next_end()[0]):
+    def run_out(self, until_s: float = math.inf) -> dict[str, FluidLife]:
+        """Let time pass until nothing happens any more before `until_s`. Returns the lives of all apps.
+
+        Those that have not ended by then are without an end.
+        """
+        while math.isfinite(due_s := self._next_end()[0]) and due_s <= until_s:
             self.advance(max(due_s, self._now_s))
         stuck = {
             app_id: FluidLife(arrived_s=app.arrived_s, ends_s=math.inf, contention=self._contention(app))

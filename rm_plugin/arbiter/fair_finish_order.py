@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rm_plugin.arbiter.user_ranks import Rank, Users
 from themis.values import Value
@@ -36,6 +36,16 @@ class Contender(Value, frozen=True, kw_only=True):
     wanted_gpus: int
     overran: bool = False
 
+    @property
+    def may_be_pressed(self) -> bool:
+        """Whether it could be pressed: it keeps no GPUs, wants some, and did not overrun."""
+        return bool(self.wanted_gpus) and not (self.kept_gpus or self.overran)
+
+    @property
+    def needs_s(self) -> float:
+        """Seconds from its next GPUs to its end. An app that holds nothing needs a restart too."""
+        return self.time_left_s + (0.0 if self.held_gpus else self.restart_s)
+
 
 class FairFinishOrder(Value, frozen=True, kw_only=True):
     """The pressed apps, most pressed first: each gets one gang. Then all apps, for everything that they can use."""
@@ -59,9 +69,7 @@ def fair_finish_order(
     """
     pressed = []
     for app in apps:
-        if app.overran or app.kept_gpus or not app.wanted_gpus:
-            continue
-        lateness = lateness_after_lease(app, now_s=now_s, lease_s=lease_s)
+        lateness = lateness_after_lease(app, now_s=now_s, lease_s=lease_s) if app.may_be_pressed else None
         if lateness is not None:
             pressed.append((-lateness, app.app_id))
     ranks = users.ranks({app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps})
@@ -94,8 +102,15 @@ def lateness_after_lease(app: Contender, *, now_s: float, lease_s: float) -> flo
         Seconds from its submission to its end, over those to its due date. Infinite if it was due at its submission.
         None if it is not late.
     """
-    left_s = app.time_left_s + (0.0 if app.held_gpus else app.restart_s)
-    span_s, needed_s = app.due_s - app.submitted_at_s, now_s - app.submitted_at_s + left_s
+    span_s, needed_s = app.due_s - app.submitted_at_s, now_s - app.submitted_at_s + app.needs_s
     if span_s - needed_s >= lease_s + app.restart_s:
         return None
     return (needed_s + lease_s) / span_s if span_s > 0.0 else math.inf
+
+
+def latest_pressing_due_s(apps: Iterable[Contender], *, now_s: float, lease_s: float) -> float | None:
+    """The due date from which on none of the apps is pressed, whenever it is due. None if none can be pressed.
+
+    Example: of the app above at 400 s it is 400 + 900 + 600 + 20 = 1,920 s.
+    """
+    return max((now_s + app.needs_s + lease_s + app.restart_s for app in apps if app.may_be_pressed), default=None)

@@ -108,9 +108,9 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
     return fluid, metered
 
 
-def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
-    """When each app ends on the fluid cluster, or has ended there."""
-    due_s = {app_id: life.ends_s for app_id, life in fluid.forecast().items()}
+def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s: float = math.inf) -> dict[str, float]:
+    """When each app ends on the fluid cluster, or has ended there. Infinite if that is after `until_s`."""
+    due_s = {app_id: life.ends_s for app_id, life in fluid.forecast(until_s).items()}
     return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
 
 

@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.fair_finish_order import Contender, fair_finish_order
+from rm_plugin.arbiter.fair_finish_order import Contender, fair_finish_order, latest_pressing_due_s
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import app_demands_of
@@ -47,6 +47,10 @@ from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.users import users_of
 from themis.bids import GangDemand, PlacedGang, RhoOf
 from themis.cluster import Cluster
+from themis.fluid_cluster import FluidCluster
+
+_ROUNDING_S = 1.0
+"""More than sums of seconds since the epoch can be rounded by."""
 
 
 class FairFinishPolicy:
@@ -59,11 +63,10 @@ class FairFinishPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the pressed, then all in the order of the service that they have left."""
         fluid, metered = advance(snapshot)
-        due_s = due_times_s(fluid, metered)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
         order = fair_finish_order(
-            _contenders(snapshot, metered, due_s, allocator.app_demands),
+            _contenders(snapshot, fluid, metered, allocator.app_demands),
             users_of(snapshot),
             now_s=snapshot.now_s,
             lease_s=snapshot.lease_s,
@@ -92,11 +95,15 @@ class FairFinishPolicy:
 
 def _contenders(
     snapshot: RoundSnapshot,
+    fluid: FluidCluster,
     metered: Mapping[str, MeteredApp],
-    due_s: Mapping[str, float],
     app_demands: Mapping[str, AppDemand],
 ) -> list[Contender]:
-    """The active apps that reported their phases."""
+    """The active apps that reported their phases.
+
+    The fluid cluster is played only as far ahead as an app can be due and pressed. In a crowded cluster few of the apps
+    that wait end there by then: they run fast if they run, and slowly on a share of all.
+    """
     contenders = []
     for app_id, app in metered.items():
         standing, demand = snapshot.standing(app_id), app_demands.get(app_id)
@@ -104,7 +111,7 @@ def _contenders(
         contender = Contender(
             app_id=app_id,
             submitted_at_s=standing.submitted_at_s,
-            due_s=due_s[app_id],
+            due_s=math.inf,
             left_gpu_s=app.left_gpu_s,
             time_left_s=app.whole_time_s * share_left,
             restart_s=demand.restart_s if demand else 0.0,
@@ -114,7 +121,11 @@ def _contenders(
             overran=app.overran,
         )
         contenders.append(contender)
-    return contenders
+    until_s = latest_pressing_due_s(contenders, now_s=snapshot.now_s, lease_s=snapshot.lease_s)
+    if until_s is None:
+        return contenders
+    due_s = due_times_s(fluid, metered, until_s + _ROUNDING_S)
+    return [replace(each, due_s=due_s[each.app_id]) for each in contenders]
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

@@ -2,7 +2,7 @@
 
 One forecast of all apps (`rm_plugin.arbiter.estimates`) serves all requests. A request makes a new one if the last one
 is older than `_FRESH_S` and than `_TIMES_ITS_COST` times the time that it took: with 1000 apps it takes two seconds. So
-with more than `_AT_ONCE_APPS` it is made in a thread, and requests get the last one meanwhile. The forecast uses the
+with more than `_AT_ONCE_APPS` a worker process makes it, and requests get the last one meanwhile. The forecast uses the
 newest heartbeats: the remaining work of each app, and the cost of a start.
 """
 
@@ -11,19 +11,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.arbiter.estimates import AppNow, Estimate, Forecast, estimate_of, forecast, order_of
+from rm_plugin.arbiter.estimates import AppNow, Estimate, estimate_of, order_of
+from rm_plugin.arbiter.prospects import NO_PROSPECTS, Plan, Prospects, prospects_of, prospects_of_stays
 from rm_plugin.policies.due_dates import has_overrun
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
+from rm_plugin.service.worker import end_worker, start_worker
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
-from themis.fluid_cluster import FluidLife
 from themis.rho import HEADLINE
 from themis.values import Value
 from themis.web.formatting import counted, duration
@@ -40,6 +43,9 @@ _AT_ONCE_APPS = 100
 
 _MAX_APPS = 5_000
 """The most apps of a forecast, the first ones submitted: its time grows faster than their number. Others have none."""
+
+_NICENESS = 10
+"""By how much the worker's priority is below that of the service."""
 
 MAX_AHEAD = 20
 
@@ -87,14 +93,14 @@ class AppEstimates:
         self._order = order_of(settings.policy)
         self._made_at_s, self._cost_s = -math.inf, 0.0
         self._apps: Mapping[str, AppNow] = {}
-        self._forecasts: Mapping[str, Forecast] = {}
-        self._lives: Mapping[str, FluidLife] = {}
-        self._making: asyncio.Future[dict[str, Forecast]] | None = None
+        self._prospects = NO_PROSPECTS
+        self._worker: ProcessPoolExecutor | None = None
+        self._making: asyncio.Future[Prospects] | None = None
 
     def estimate(self, entry: AppEntry) -> Estimate | None:
         """The estimate of an app. None if it has ended or is paused, or its app master has not reported yet."""
         self._refresh()
-        made, app = self._forecasts.get(entry.app_id), self._apps.get(entry.app_id)
+        made, app = self._prospects.forecasts.get(entry.app_id), self._apps.get(entry.app_id)
         if not entry.is_active or made is None or app is None:
             return None
         # The leases beside it in a status are those of now.
@@ -106,10 +112,27 @@ class AppEstimates:
         """Rho by `fluid`: the final one of an ended app, else one with the estimated end. NaN if it is unknown."""
         if entry.ended:
             return self._fairness.final_rho(entry, self._arbiter.cluster.gpus).get(HEADLINE, math.nan)
-        estimate, life = self.estimate(entry), self._lives.get(entry.app_id)
-        if estimate is None or life is None or life.time_s <= 0.0:
-            return math.nan
-        return (self._made_at_s - entry.arrived_at_s + estimate.end_s.median) / life.time_s
+        self._refresh()
+        return self._prospects.rho.get(entry.app_id, math.nan) if entry.is_active else math.nan
+
+    def max_rho(self) -> float | None:
+        """The largest finite rho of the active apps; None if none is known."""
+        self._refresh()
+        return max(self._finite_rhos(), default=None)
+
+    def _finite_rhos(self) -> Iterator[float]:
+        for app_id, rho in self._prospects.rho.items():
+            entry = self._entries.find(app_id) if math.isfinite(rho) else None
+            if entry is not None and entry.is_active:
+                yield rho
+
+    def close(self) -> None:
+        """End the worker, also one that makes a forecast."""
+        if self._making is not None:
+            self._making.cancel()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            end_worker(worker)
 
     def waiting(self, entry: AppEntry) -> Waiting | None:
         """Why an app has no more GPUs. None if it has ended, is paused or can use no more."""
@@ -120,9 +143,10 @@ class AppEstimates:
             return None
         self._refresh()
         waiting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
-        waiting = [app_id for app_id in waiting if app_id in self._forecasts]
+        forecasts = self._prospects.forecasts
+        waiting = [app_id for app_id in waiting if app_id in forecasts]
         # The model knows the mean demand of a phase. An app that holds it may want more now, and counts as last.
-        waiting.sort(key=lambda app_id: self._forecasts[app_id].rank or math.inf)
+        waiting.sort(key=lambda app_id: forecasts[app_id].rank or math.inf)
         place = waiting.index(entry.app_id) if entry.app_id in waiting else None
         return Waiting(
             reason=self._reason(entry, place or 0),
@@ -155,16 +179,14 @@ class AppEstimates:
         is_fresh = abs(now_s - self._made_at_s) < max(_FRESH_S, _TIMES_ITS_COST * self._cost_s)
         if is_fresh or self._making is not None:
             return
-        self._lives = lives = self._fairness.lives(self._arbiter.cluster.gpus)
         apps = {
-            entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
+            entry.app_id: self._app_now(entry)
             for entry in self._entries.active()[:_MAX_APPS]
             if entry.is_admitted and entry.heartbeat.phases_left
         }
-        make = partial(
-            forecast,
-            list(apps.values()),
-            self._arbiter.gpus_available,
+        now, cluster_gpus = list(apps.values()), self._arbiter.cluster.gpus
+        plan = Plan(
+            gpus=self._arbiter.gpus_available,
             now_s=now_s,
             lease_s=self._settings.lease.duration_s,
             lease_end_s=self._arbiter.lease_end_s(now_s),
@@ -172,27 +194,42 @@ class AppEstimates:
             settings=self._arbiter.round_settings,
         )
         if len(apps) <= _AT_ONCE_APPS:
-            self._take(now_s, apps, make())
-        else:
-            self._making = asyncio.get_running_loop().run_in_executor(None, make)
+            self._take(now_s, apps, prospects_of(now, self._fairness.lives(cluster_gpus), plan))
+            return
+        stays = self._fairness.stays()
+        work = partial(prospects_of_stays, now, stays, cluster_gpus, self._arbiter.queues, plan)
+        try:
+            self._making = asyncio.get_running_loop().run_in_executor(self._started_worker(), work)
             self._making.add_done_callback(partial(self._made, now_s, apps))
+        except (OSError, BrokenProcessPool) as error:
+            self._failed(now_s, error)
 
-    def _made(self, at_s: float, apps: Mapping[str, AppNow], making: asyncio.Future[dict[str, Forecast]]) -> None:
+    def _started_worker(self) -> Executor:
+        if self._worker is None:
+            self._worker = start_worker(_NICENESS)
+        return self._worker
+
+    def _made(self, at_s: float, apps: Mapping[str, AppNow], making: asyncio.Future[Prospects]) -> None:
         self._making = None
         if making.cancelled():
             return
         if (error := making.exception()) is not None:
-            LOG.error("a forecast of the apps failed", exc_info=error)
-            self._take(at_s, {}, {})
-            return
-        self._take(at_s, apps, making.result())
+            self._failed(at_s, error)
+        else:
+            self._take(at_s, apps, making.result())
 
-    def _take(self, at_s: float, apps: Mapping[str, AppNow], forecasts: Mapping[str, Forecast]) -> None:
-        """Take a forecast that was made from these apps at a time."""
-        self._made_at_s, self._apps, self._forecasts = at_s, apps, forecasts
+    def _failed(self, at_s: float, error: BaseException) -> None:
+        LOG.error("a forecast of the apps failed", exc_info=error)
+        # Another one starts a new worker, as this one may have died.
+        self.close()
+        self._take(at_s, {}, NO_PROSPECTS)
+
+    def _take(self, at_s: float, apps: Mapping[str, AppNow], made: Prospects) -> None:
+        """Take what was made from these apps at a time."""
+        self._made_at_s, self._apps, self._prospects = at_s, apps, made
         self._cost_s = self._clock.now_s() - at_s
 
-    def _app_now(self, entry: AppEntry, fair_end_s: float) -> AppNow:
+    def _app_now(self, entry: AppEntry) -> AppNow:
         leases, heartbeat = self._arbiter.table.live_of(entry.app_id), entry.heartbeat
         return AppNow(
             app_id=entry.app_id,
@@ -205,7 +242,6 @@ class AppEstimates:
             lease_end_s=max((lease.expires_at_s for lease in leases), default=0.0),
             attained_gpu_s=self._arbiter.attained_gpu_s(entry.app_id, self._clock.now_s()),
             restart_s=heartbeat.restart_s,
-            fair_end_s=fair_end_s,
             owner=entry.owner,
             overran=has_overrun(self._arbiter.policy_memory, entry.app_id),
         )

@@ -269,7 +269,7 @@ class AppMasters:
                 LOG.exception("the apps could not be checked")
 
     def check_apps(self) -> None:
-        """Check every app once."""
+        """Check every app once, but for hosted ones: nothing is due of them."""
         # The end of a revoked lease could not be written.
         if self._changes.trouble:
             return
@@ -282,7 +282,7 @@ class AppMasters:
         # After a suspension of this service, overdue leases get a new grace period.
         late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
         overdue = self._arbiter.overdue_apps(now_s) if late else set()
-        for entry in self._entries.active():
+        for entry in self._entries.active(but=self._hosted):
             if entry.app_id in self._being_checked:
                 continue
             action = self._due_action(entry, now_s, overdue=entry.app_id in overdue)
@@ -342,7 +342,7 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if entry.app_id in self._hosted or entry.app_id in self._quotas.waiting or self._starts.waits(entry.app_id):
+        if entry.app_id in self._quotas.waiting or self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.

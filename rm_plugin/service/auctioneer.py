@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
-import os
-import signal
-import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.service.worker import end_worker, start_worker
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
 
@@ -27,7 +24,7 @@ class Auctioneer:
         solver(solver_name)
         self._solver_name = solver_name
         self._time_limit_s = time_limit_s
-        self._pool: ProcessPoolExecutor | None = _start_pool()
+        self._pool: ProcessPoolExecutor | None = start_worker()
 
     async def run(self, market: Market) -> AuctionOutcome | None:
         """Run an auction. Returns None if it has no outcome: the round then continues without winners.
@@ -55,7 +52,7 @@ class Auctioneer:
     def _submit(self, market: Market) -> asyncio.Future[AuctionOutcome]:
         for _ in range(2):
             if self._pool is None:
-                self._pool = _start_pool()
+                self._pool = start_worker()
             try:
                 loop = asyncio.get_running_loop()
                 return loop.run_in_executor(self._pool, _solve, market, self._solver_name, self._time_limit_s)
@@ -68,41 +65,14 @@ class Auctioneer:
         """End the worker; another auction starts one."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            for process in list((pool._processes or {}).values()):
-                process.kill()
-            pool.shutdown(wait=False, cancel_futures=True)
+            end_worker(pool)
 
     def _replace(self) -> None:
         self.close()
         try:
-            self._pool = _start_pool()
+            self._pool = start_worker()
         except OSError as error:
             LOG.warning("the auction's worker cannot be started now: %s", error)
-
-
-def _start_pool() -> ProcessPoolExecutor:
-    # Spawned, not forked: gRPC's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_prepare_worker)
-    pool.submit(_nothing)
-    return pool
-
-
-def _prepare_worker() -> None:
-    # Ctrl-C reaches the whole process group; the parent decides when the worker ends, also by dying.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-    os._exit(1)
-
-
-def _nothing() -> None:
-    """Start the worker."""
 
 
 def _solve(market: Market, solver_name: str, time_limit_s: float) -> AuctionOutcome:

@@ -148,6 +148,12 @@ def checked_report(report: AppReport, facts: AppFacts) -> tuple[AppReport, Cuts]
         report: The answer to the round's question. Its jobs must be jobs of the app (`message_checks`).
         facts: What the service knows of the app.
     """
+    content = checked_content(report, facts)
+    return content.believed(report, facts.contention, facts.elapsed_s, facts.active_apps)
+
+
+def checked_content(report: AppReport, facts: AppFacts) -> CheckedContent:
+    """Check all of a report but its times; see `checked_report`."""
     cuts: list[str] = []
     demands = _checked_demands(report.demands, facts, cuts)
     phases = _checked_phases(report.phases_left, facts, cuts)
@@ -155,10 +161,54 @@ def checked_report(report: AppReport, facts: AppFacts) -> tuple[AppReport, Cuts]
     restart_s = min(report.restart_s, facts.lease_s)
     if restart_s < report.restart_s:
         cuts.append(f"a restart of {report.restart_s:g} s, a lease is {facts.lease_s:g} s")
-    if cuts:
-        report = replace(report, demands=demands, phases_left=phases, restart_s=restart_s)
-    report = _checked_times(report, facts, cuts)
-    return report, tuple(cuts)
+    if not cuts:
+        demands, phases = report.demands, report.phases_left
+    return CheckedContent(
+        demands=demands,
+        phases_left=phases,
+        restart_s=restart_s,
+        cuts=tuple(cuts),
+        bounds=_bounds(demands, phases, facts),
+    )
+
+
+class CheckedContent(Value, frozen=True, kw_only=True):
+    """What is believed of a report but for its times, and bounds on these.
+
+    It holds for every later report of the same demands, work left and restart, as long as no fact of the app changes
+    but N_avg, the time, and the number of active apps: those are arguments of `believed`.
+
+    Example: an app waits for an hour and nothing happens to it. Its content is checked in the first round. In later
+    rounds only its rho is compared with the bounds.
+    """
+
+    demands: tuple[GangDemand, ...]
+    phases_left: tuple[PhaseLeft, ...]
+    restart_s: float
+    cuts: Cuts
+    bounds: _Bounds
+
+    def believed(
+        self, report: AppReport, contention: float, elapsed_s: float, active_apps: int
+    ) -> tuple[AppReport, Cuts]:
+        """Return a report of this content as far as it is believed, and what was cut.
+
+        The rho of an app without demands is shown only, and that as it is.
+        """
+        if self.cuts:
+            report = replace(report, demands=self.demands, phases_left=self.phases_left, restart_s=self.restart_s)
+        if not report.demands or math.isnan(report.rho):
+            return report, self.cuts
+        ideal_s, shared_s = report.t_ideal_s, report.t_shared_s
+        if (min_s := self.bounds.min_ideal_s(contention)) > ideal_s * _MARGIN:
+            ideal_s = min_s
+        if (max_s := self.bounds.max_shared_s(elapsed_s, self.restart_s, active_apps)) * _MARGIN < shared_s:
+            shared_s = max_s
+        rho = shared_s / ideal_s if ideal_s > 0.0 else math.inf
+        if rho == report.rho or math.isclose(rho, report.rho, rel_tol=1e-6) or math.isnan(rho):
+            return report, self.cuts
+        cut = f"rho {report.rho:g}, {rho:g} is believed"
+        return replace(report, rho=rho, t_ideal_s=ideal_s, t_shared_s=shared_s), (*self.cuts, cut)
 
 
 def _checked_demands(demands: Iterable[GangDemand], facts: AppFacts, cuts: list[str]) -> tuple[GangDemand, ...]:
@@ -291,46 +341,61 @@ def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> float:
     return max([_PATIENCE if known is None else known.cluster, *[demand.slowdown.cluster for demand in demands]])
 
 
-def _checked_times(report: AppReport, facts: AppFacts, cuts: list[str]) -> AppReport:
-    """Return the report with a believable rho. The rho of an app without demands is shown only, and that as it is."""
-    if not report.demands or math.isnan(report.rho):
-        return report
-    ideal_s, shared_s = report.t_ideal_s, report.t_shared_s
-    if (min_s := _min_ideal_s(report, facts)) > ideal_s * _MARGIN:
-        ideal_s = min_s
-    if (max_s := _max_shared_s(report, facts)) * _MARGIN < shared_s:
-        shared_s = max_s
-    rho = shared_s / ideal_s if ideal_s > 0.0 else math.inf
-    if rho == report.rho or math.isclose(rho, report.rho, rel_tol=1e-6) or math.isnan(rho):
-        return report
-    cuts.append(f"rho {report.rho:g}, {rho:g} is believed")
-    return replace(report, rho=rho, t_ideal_s=ideal_s, t_shared_s=shared_s)
+class _Bounds(Value, frozen=True, kw_only=True):
+    """Bounds on the times of a report, from the work left and what is known of the app.
 
-
-def _min_ideal_s(report: AppReport, facts: AppFacts) -> float:
-    """N_avg times the work, which is at least a share of what is left and what was surely done, on all usable GPUs."""
-    metered_gpu_s = (surely_done_gpu_s(facts, report.demands) - SLACK_GPU_S) / OVERRUN
-    work_gpu_s = max(_CLAIMED_IDEAL * report.work_left_gpu_s, metered_gpu_s)
-    gpus = min(facts.cluster.gpus, facts.spec.demand_max_gpus) * _speeds(report.demands, facts)[1]
-    return max(1.0, facts.contention) * work_gpu_s / gpus
-
-
-def _max_shared_s(report: AppReport, facts: AppFacts) -> float:
-    """The latest end of the work left: an idle lease, then phase after phase on the fair share or the smallest gang.
-
-    A list schedule of the jobs of a phase ends by its work on half of the GPUs, since gangs may leave some idle, plus
-    the time of its longest job.
+    Attributes:
+        work_gpu_s: The least work of the whole search.
+        usable_gpus: All GPUs that the app can use, each by the highest speed.
+        phases_left: The work left.
+        cluster_gpus: All GPUs.
+        smallest_gpus: The largest of the smallest gangs of its jobs.
+        slowdown: The worst S of its jobs.
+        lowest_speed: The lowest speed of its jobs.
+        lease_s: Seconds of a lease. Infinite if bundles are valued as if an app without GPUs never ended.
     """
-    if facts.rule is BundleRule.LEXICOGRAPHIC:
-        # Without GPUs such an app never ends.
-        return math.inf
-    lowest, _ = _speeds(report.demands, facts)
-    smallest_gpus = max(shape.demand_min_gpus for shape in facts.shapes.values())
-    share_gpus = facts.cluster.gpus / facts.active_apps
-    gpus = max(smallest_gpus, int(share_gpus))
-    left_gpu_s = sum_in_order(2.0 * phase.work_gpu_s / gpus + phase.longest_gpu_s for phase in report.phases_left)
-    share_s = _worst_slowdown(facts, report.demands) * left_gpu_s / lowest * max(1.0, smallest_gpus / share_gpus)
-    return facts.elapsed_s + report.restart_s + _PATIENCE * (facts.lease_s + share_s)
+
+    work_gpu_s: float
+    usable_gpus: float
+    phases_left: tuple[PhaseLeft, ...]
+    cluster_gpus: int
+    smallest_gpus: int
+    slowdown: float
+    lowest_speed: float
+    lease_s: float
+
+    def min_ideal_s(self, contention: float) -> float:
+        """N_avg times the time of the work on all usable GPUs."""
+        return max(1.0, contention) * self.work_gpu_s / self.usable_gpus
+
+    def max_shared_s(self, elapsed_s: float, restart_s: float, active_apps: int) -> float:
+        """The latest end of the work left: an idle lease, then all phases on the fair share or the smallest gang.
+
+        A list schedule of the jobs of a phase ends by its work on half of the GPUs, since gangs may leave some idle,
+        plus the time of its longest job.
+        """
+        share_gpus = self.cluster_gpus / active_apps
+        gpus = max(self.smallest_gpus, int(share_gpus))
+        left_gpu_s = sum_in_order([2.0 * phase.work_gpu_s / gpus + phase.longest_gpu_s for phase in self.phases_left])
+        share_s = self.slowdown * left_gpu_s / self.lowest_speed * max(1.0, self.smallest_gpus / share_gpus)
+        return elapsed_s + restart_s + _PATIENCE * (self.lease_s + share_s)
+
+
+def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts) -> _Bounds:
+    """The bounds. The work is at least a share of what is left, and what was surely done."""
+    lowest, highest = _speeds(demands, facts)
+    left_gpu_s = math.fsum(phase.work_gpu_s for phase in phases)
+    metered_gpu_s = (surely_done_gpu_s(facts, demands) - SLACK_GPU_S) / OVERRUN
+    return _Bounds(
+        work_gpu_s=max(_CLAIMED_IDEAL * left_gpu_s, metered_gpu_s),
+        usable_gpus=min(facts.cluster.gpus, facts.spec.demand_max_gpus) * highest,
+        phases_left=phases,
+        cluster_gpus=facts.cluster.gpus,
+        smallest_gpus=max(shape.demand_min_gpus for shape in facts.shapes.values()),
+        slowdown=_worst_slowdown(facts, demands),
+        lowest_speed=lowest,
+        lease_s=math.inf if facts.rule is BundleRule.LEXICOGRAPHIC else facts.lease_s,
+    )
 
 
 def _speeds(demands: Iterable[GangDemand], facts: AppFacts) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import Wait
@@ -376,9 +376,9 @@ class AppEntries:
         self.lost.add(app_id)
         self._last_number = max(self._last_number, app_number(app_id))
 
-    def active(self) -> list[AppEntry]:
-        """Return the apps that run or are to be started, in order of submission."""
-        return [entry for entry in self._living.values() if entry.is_active]
+    def active(self, but: Container[str] = ()) -> list[AppEntry]:
+        """Return the apps that run or are to be started, in order of submission, without those with ids in `but`."""
+        return [entry for app_id, entry in self._living.items() if app_id not in but and entry.is_active]
 
     def living(self) -> list[AppEntry]:
         """Return the apps that have not ended, in order of submission: the active ones and those that are paused."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from rm_plugin.arbiter.prospects import Stay, lives_of_stays
 from rm_plugin.service.entries import AppEntries, AppEntry
-from themis.fluid_cluster import FluidCluster, FluidLife, fluid_ideals_s
+from themis.fluid_cluster import FluidLife, FluidPhase, fluid_ideals_s
 from themis.lifecycle import AppState
 from themis.queues import ONE_QUEUE, Queues
+from themis.wire import themis_pb2 as pb
 from themis.wire.values import declaration_from_message
 
 
@@ -30,6 +32,7 @@ class FluidFairness:
         self._entries = entries
         self._queues = queues
         self._lives: Mapping[str, FluidLife] = {}
+        self._declared: dict[str, tuple[pb.Declaration, tuple[FluidPhase, ...]]] = {}
         self._computed_for: tuple[int, int, Queues] | None = None
 
     def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
@@ -54,29 +57,39 @@ class FluidFairness:
         queues = self._queues()
         state = (self._entries.version, cluster_gpus, queues)
         if state != self._computed_for:
-            self._lives, self._computed_for = lives_of(self._entries, cluster_gpus, queues), state
+            self._lives, self._computed_for = lives_of_stays(self.stays(), cluster_gpus, queues), state
         return self._lives
+
+    def stays(self) -> list[Stay]:
+        """What the fluid cluster has to know of all apps. Few have declared anything new since the last time."""
+        before, self._declared = self._declared, {}
+        stays = []
+        for entry in self._entries:
+            message = entry.declaration
+            known = before.get(entry.app_id)
+            if known is None or known[0] is not message:
+                known = message, declaration_from_message(message).phases
+            self._declared[entry.app_id] = known
+            stays.append(_stay(entry, known[1]))
+        return stays
 
 
 def lives_of(entries: Iterable[AppEntry], cluster_gpus: int, queues: Queues = ONE_QUEUE) -> dict[str, FluidLife]:
-    """The lives of all apps that declared themselves. An app that failed or was killed leaves when it ended.
+    """The lives of all apps that declared themselves, from their messages."""
+    stays = [_stay(entry, declaration_from_message(entry.declaration).phases) for entry in entries]
+    return lives_of_stays(stays, cluster_gpus, queues)
+
+
+def _stay(entry: AppEntry, phases: tuple[FluidPhase, ...]) -> Stay:
+    """An app on the fluid cluster. One that failed or was killed leaves when it ended.
 
     A paused app leaves when it was paused. Once it is resumed, it counts as one that was submitted later by its pauses.
     So does an app that waits for admission.
     """
-    changes: list[tuple[float, int, AppEntry]] = []
-    for entry in entries:
-        changes.append((entry.arrived_at_s, 0, entry))
-        left_at_s = entry.paused_at_s if entry.state is AppState.PAUSED else entry.finished_at_s
-        left_at_s = entry.waits_since_s if left_at_s is None else left_at_s
-        if entry.state is not AppState.FINISHED and left_at_s is not None:
-            changes.append((max(entry.arrived_at_s, left_at_s), 1, entry))
-    changes.sort(key=lambda change: change[:2])
-    cluster = FluidCluster(cluster_gpus, changes[0][0] if changes else 0.0, queues)
-    for at_s, leaves, entry in changes:
-        declaration = declaration_from_message(entry.declaration)
-        if leaves:
-            cluster.leave(entry.app_id, at_s)
-        else:
-            cluster.arrive(entry.app_id, declaration.phases, at_s, owner=entry.owner)
-    return cluster.run_out()
+    left_at_s = entry.paused_at_s if entry.state is AppState.PAUSED else entry.finished_at_s
+    left_at_s = entry.waits_since_s if left_at_s is None else left_at_s
+    if entry.state is AppState.FINISHED:
+        left_at_s = None
+    return Stay(
+        app_id=entry.app_id, owner=entry.owner, phases=phases, arrived_at_s=entry.arrived_at_s, left_at_s=left_at_s
+    )

@@ -35,7 +35,7 @@ class HostedApps:
 
     Args:
         host: Answers.
-        cluster: Returns the cluster as a registration has it.
+        cluster: Returns the cluster as a registration has it: the same message as long as it stays the same.
         on_entered: Called for each app that the host has evaluated for the first time, with its heartbeat.
         on_failed: Called for each app that the host cannot evaluate. It must take the app out.
     """
@@ -58,7 +58,7 @@ class HostedApps:
         self._entering: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def __contains__(self, app_id: str) -> bool:
+    def __contains__(self, app_id: object) -> bool:
         return app_id in self._apps
 
     def __len__(self) -> int:
@@ -172,7 +172,9 @@ class HostedApps:
 
     @property
     def _is_outdated(self) -> bool:
-        return self._sent_cluster != self._cluster()
+        sent, now = self._sent_cluster, self._cluster()
+        # To compare the messages of thousands of machines takes long, and mostly it is the same one.
+        return sent is not now and sent != now
 
     def _enter_soon(self) -> None:
         if self._entering is None or self._entering.done():
@@ -191,7 +193,7 @@ class HostedApps:
         """Let some apps enter; all anew if the cluster has changed."""
         request = pb.HostRequest()
         cluster = self._cluster()
-        if cluster != self._sent_cluster:
+        if self._is_outdated:
             request.cluster.CopyFrom(cluster)
             self._begin_anew()
         some = dict(islice(self._to_enter.items(), _ENTER_AT_ONCE))

@@ -116,6 +116,7 @@ class ResourceManager:
         self.quotas = AppQuotas(lambda: arbiter.queues)
         self._fairness = FluidFairness(entries, lambda: arbiter.queues)
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
+        self._registered: tuple[pb.Cluster, int, pb.Registered] | None = None
         self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
         self._check_owner = check_owner
@@ -436,14 +437,18 @@ class ResourceManager:
         self.app_masters.start_hosted(entry)
 
     def _registered_cluster(self) -> pb.Registered:
-        """Return what a registration says of the cluster."""
-        return pb.Registered(
-            cluster=self.live_cluster.cluster_message(),
-            lease_s=self.settings.lease.duration_s,
-            time_scale=self.settings.time_scale,
-            bundle_rule=self.settings.auction.bundle_rule.value,
-            gpus_available=self.arbiter.gpus_available,
-        )
+        """Return what a registration says of the cluster, as a message that is made once for each state of it."""
+        machines, gpus = self.live_cluster.cluster_message(), self.arbiter.gpus_available
+        if self._registered is None or self._registered[0] is not machines or self._registered[1] != gpus:
+            told = pb.Registered(
+                cluster=machines,
+                lease_s=self.settings.lease.duration_s,
+                time_scale=self.settings.time_scale,
+                bundle_rule=self.settings.auction.bundle_rule.value,
+                gpus_available=gpus,
+            )
+            self._registered = machines, gpus, told
+        return self._registered[2]
 
     # ---- for sessions ----
 
@@ -606,23 +611,21 @@ class ResourceManager:
     def _welcome(self, entry: AppEntry, code: bytes) -> pb.Registered:
         lease = self.settings.lease
         now_s = self.clock.now_s()
-        registered = self._registered_cluster()
-        registered.MergeFrom(
-            pb.Registered(
-                spec=app_to_message(entry.spec),
-                submitted_at_s=entry.arrived_at_s,
-                now_s=now_s,
-                checkpoint_lead_s=lease.checkpoint_lead_s,
-                grace_s=lease.grace_s,
-                heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
-                leases=self.live_cluster.lease_update(entry.app_id),
-                active_apps=self.arbiter.active_count,
-                contention=self.arbiter.contention(entry.app_id, now_s),
-                app_id=entry.app_id,
-                task_log_mb=self.settings.task_log_mb,
-                code=code,
-            )
+        registered = pb.Registered(
+            spec=app_to_message(entry.spec),
+            submitted_at_s=entry.arrived_at_s,
+            now_s=now_s,
+            checkpoint_lead_s=lease.checkpoint_lead_s,
+            grace_s=lease.grace_s,
+            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
+            leases=self.live_cluster.lease_update(entry.app_id),
+            active_apps=self.arbiter.active_count,
+            contention=self.arbiter.contention(entry.app_id, now_s),
+            app_id=entry.app_id,
+            task_log_mb=self.settings.task_log_mb,
+            code=code,
         )
+        registered.MergeFrom(self._registered_cluster())
         return registered
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:

@@ -18,7 +18,8 @@ from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
-from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, AppFacts, Cuts, checked_bid, checked_report
+from rm_plugin.service.checked_reports import CheckedReports
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
@@ -97,11 +98,13 @@ class RoundRunner:
         self._seen_free = 0
         self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
+        self._waits: Mapping[str, Wait] = {}
         self._reports: dict[str, AppReport] = {}
         """The reports of the present round, after the checks against what is known."""
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
+        self._checked = CheckedReports(entries, settings.auction.bundle_rule)
         self._last_reports = LastReports(settings.am_expiry_s)
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
@@ -277,9 +280,7 @@ class RoundRunner:
             return self._hosted.reports(message, contentions, pause_s=pause_s, max_s=max_s)
 
         claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
-        cut_reports = {
-            app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
-        }
+        cut_reports = self._checked.check(snapshot, claims)
         reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
         self._last_reports.take(snapshot, reports)
         kept = self._last_reports.of_late(snapshot, [app for app in question.app_ids if app not in reports])
@@ -303,24 +304,6 @@ class RoundRunner:
             if entry.claimed_gpu_s is None and claim_gpu_s > 0.0:
                 change.put(entry, claimed_gpu_s=claim_gpu_s)
         change.then(lambda: self._arbiter.heard_of(reports))
-
-    def _facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
-        """Return what is known of an app in this round, without asking it."""
-        standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
-        return AppFacts(
-            spec=entry.spec,
-            cluster=snapshot.cluster,
-            free=snapshot.free,
-            kept=standing.kept,
-            elapsed_s=snapshot.now_s - standing.submitted_at_s,
-            attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),
-            contention=snapshot.contentions.of(app_id),
-            active_apps=len(snapshot.apps),
-            lease_s=snapshot.lease_s,
-            rule=self._settings.auction.bundle_rule,
-            claimed_gpu_s=entry.claimed_gpu_s,
-            grantable_gpus=entry.grant_limit.at(snapshot.now_s),
-        )
 
     def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:
         """Count and log what was cut from claims, and return the part of an event that says so."""
@@ -356,7 +339,7 @@ class RoundRunner:
 
         claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
         cut_bids = {
-            app_id: checked_bid(claim, self._reports[app_id], self._facts_of(snapshot, app_id))
+            app_id: checked_bid(claim, self._reports[app_id], self._checked.facts_of(snapshot, app_id))
             for app_id, claim in claims.items()
             if app_id in self._reports
         }
@@ -429,8 +412,11 @@ class RoundRunner:
         return decision
 
     def _note_waits(self, waits: Mapping[str, Wait]) -> None:
-        for entry in self._entries.active():
-            entry.wait = waits.get(entry.app_id)
+        before, self._waits = self._waits, waits
+        for app_id in before.keys() | waits.keys():
+            entry = self._entries.find(app_id)
+            if entry is not None:
+                entry.wait = waits.get(app_id)
 
     # ---- helpers ----
 

@@ -60,6 +60,7 @@ from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, lets_others_pass, make_private
+from themis.garbage import few_collections
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.queues import ONE_QUEUE
@@ -72,6 +73,9 @@ T = TypeVar("T")
 
 _APPS_SHOWN = 10
 """Ids in the log line of a stop."""
+
+_ALLOCATIONS = 50_000
+"""How rarely the garbage collector runs: with thousands of apps a look at all objects takes a tenth of a second."""
 
 _MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = [
@@ -106,7 +110,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
     make_policy(settings.policy)
     if settings.queues is not None:
         load_queues(settings.queues)
-    return asyncio.run(_serve(settings, engine, standby=standby))
+    with few_collections(_ALLOCATIONS):
+        return asyncio.run(_serve(settings, engine, standby=standby))
 
 
 def _check_listeners(settings: RmSettings) -> None:
@@ -375,6 +380,7 @@ class Server:
         await self._local_tokens.stop()
         await self.manager.changes.close()
         self.manager.own_pages.close()
+        self.manager.estimates.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):
             (self._settings.state_dir / "address").unlink()

@@ -208,6 +208,15 @@ def test_forecast_equals_what_happens_without_changes(changes):
     assert cluster.run_out() == cluster.run_out()
 
 
+@settings(max_examples=100, deadline=None)
+@given(CHANGES, st.floats(0.0, 300.0))
+def test_forecast_until_a_time_is_the_whole_forecast_of_those_that_end_by_then(changes, ahead_s):
+    cluster, _ = play(4.0, changes)
+    until_s, whole = cluster.now_s + ahead_s, cluster.forecast()
+    ends_s = {app_id: life.ends_s if life.ends_s <= until_s else math.inf for app_id, life in whole.items()}
+    assert {app_id: life.ends_s for app_id, life in cluster.forecast(until_s).items()} == ends_s
+
+
 def test_example_of_the_module():
     lives = fluid_lives(4, [("a", 0.0, [FluidPhase(100, 4)]), ("b", 50.0, [FluidPhase(50, 1)])])
     assert lives["a"].ends_s == pytest.approx(112.5)

@@ -44,8 +44,12 @@ def html_answer(text: str, status: int = 200) -> web.Response:
 
 def json_answer(document: object, status: int = 200) -> web.Response:
     """A document; one with a NaN in it is a defect and raises ValueError."""
-    text = json.dumps(document, allow_nan=False) + "\n"
-    return web.Response(text=text, status=status, content_type="application/json", charset="utf-8")
+    return json_text_answer(json.dumps(document, allow_nan=False), status)
+
+
+def json_text_answer(text: str, status: int = 200) -> web.Response:
+    """A document that is JSON already."""
+    return web.Response(text=f"{text}\n", status=status, content_type="application/json", charset="utf-8")
 
 
 def text_answer(text: str, content_type: str = "text/plain; charset=utf-8") -> web.Response:

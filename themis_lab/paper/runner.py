@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
+from themis.garbage import few_collections
 from themis_lab.paper.forecast import expected_s
 from themis_lab.paper.port import Cell, Done, Experiment, Scale
 from themis_lab.paper.run_cache import RunCache
 from themis_lab.simulator.parallel import Board, run_parallel
 from themis_lab.simulator.record import RunRecord
-from themis_lab.simulator.runs import few_collections
+from themis_lab.simulator.runs import ALLOCATIONS
 from themis_lab.simulator.simulation import Simulation, Watch
 
 Progress = Callable[[int, int, float], None]
@@ -58,7 +59,7 @@ def run_all(
 
 def run_cell(cell: Cell, watch: Watch | None = None) -> RunRecord:
     """Make one run; `watch` is called after every round."""
-    with few_collections():
+    with few_collections(ALLOCATIONS):
         return Simulation(cell.workload(), cell.settings, cell.agents()).run(watch)
 
 

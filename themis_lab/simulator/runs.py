@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from msgspec import field
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.errors import InputError, UnknownNameError
+from themis.garbage import few_collections
 from themis.values import Value
 from themis_lab.simulator.agents import LIES, Agent, ErringAgent, HonestAgent, LyingAgent, lie_named
 from themis_lab.simulator.observer import Observer
@@ -24,7 +22,7 @@ MAX_LIED = 1e6
 """The maximum factor. Larger ones have no further effect, and values would overflow."""
 
 _KIB = 1024.0
-_ALLOCATIONS = 500_000
+ALLOCATIONS = 500_000
 
 
 class LieChoice(Value, frozen=True, kw_only=True):
@@ -82,22 +80,11 @@ class Run(Value, frozen=True, kw_only=True):
         return make
 
 
-@contextmanager
-def few_collections() -> Iterator[None]:
-    """Run the garbage collector rarely: a run makes many values but hardly any reference cycles."""
-    usual = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-
-
 def make_run(run: Run, watch: Watch | None = None, observer: Observer | None = None) -> RunRecord:
     """Make the run. An observer gets its rounds and lease changes.
 
     `peak_memory_mb` of the record is the peak of this process so far, in MiB.
     """
-    with few_collections():
+    with few_collections(ALLOCATIONS):
         record = Simulation(run.workload, run.settings, run.make_agent, observer=observer).run(watch)
     return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

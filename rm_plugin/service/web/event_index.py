@@ -17,6 +17,8 @@ from rm_plugin.service.web.round_record import RoundRecord
 LOG = logging.getLogger("themis.rm.pages")
 
 ROUNDS_KEPT = 100
+REPORTS_KEPT = 200_000
+"""Reports in the rounds that are kept: of thousands of apps fewer rounds are, since each names every app."""
 EVENTS_KEPT = 50
 APPS_KEPT = 500
 """How many apps' events are kept: those of the apps with the newest events."""
@@ -123,12 +125,17 @@ class EventIndex:
         if len(self._events) > APPS_KEPT:
             self._events.popitem(last=False)
 
+    def _forget_rounds(self) -> None:
+        reports = sum(len(record.rho) for record in self._rounds.values())
+        while len(self._rounds) > ROUNDS_KEPT or (reports > REPORTS_KEPT and len(self._rounds) > 2):
+            _, oldest = self._rounds.popitem(last=False)
+            reports -= len(oldest.rho)
+
     def _take_round(self, event: StoredEvent) -> None:
         round_id = int(str(event.detail["round_id"]))
         if event.kind == "round_started":
             self._rounds[round_id] = RoundRecord(round_id=round_id, started_at_s=event.time_s)
-            if len(self._rounds) > ROUNDS_KEPT:
-                self._rounds.popitem(last=False)
+            self._forget_rounds()
         record = self._rounds.get(round_id)
         if record is None:
             return

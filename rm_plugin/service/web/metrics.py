@@ -61,11 +61,10 @@ def _state(page_state: PageState) -> Iterable[str]:
     held = [state for state in LeaseState if not LEASE_LIFECYCLE.is_final(state)]
     leases = _counts(held, (lease.state for lease in (*table.live.values(), *table.reserved.values())))
     yield _gauge("themis_leases", "Leases that have not ended, by state.", _by_state(leases))
-    rhos = [rho for entry in manager.entries.active() if (rho := page_state.rho(entry)) is not None]
-    if rhos:
-        yield _gauge(
-            "themis_rho_max", f"Largest rho of the active apps, by the definition {HEADLINE}.", [("", {}, max(rhos))]
-        )
+    max_rho = page_state.max_rho()
+    if max_rho is not None:
+        what = f"Largest rho of the active apps, by the definition {HEADLINE}."
+        yield _gauge("themis_rho_max", what, [("", {}, max_rho)])
     writable, available = not manager.changes.trouble, not manager.app_masters.is_engine_away
     yield _gauge("themis_store_writable", "1 if the store can be written, else 0.", [("", {}, int(writable))])
     yield _gauge("themis_engine_available", "1 if the engine answers, else 0.", [("", {}, int(available))])

@@ -131,8 +131,7 @@ class PageState(Value, frozen=True):
 
     def max_rho(self) -> float | None:
         """Return the largest rho of the active apps by `fluid`, or None if none is known."""
-        rhos = [rho for entry in self.manager.entries.active() if (rho := self.rho(entry)) is not None]
-        return max(rhos, default=None)
+        return self.manager.estimates.max_rho()
 
     def sample_usage(self) -> None:
         """Add the present moment to the usage over time."""

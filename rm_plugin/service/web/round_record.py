@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ GpusByMachine = Mapping[str, int]
 class RoundRecord:
     """One round; what has not happened yet is empty or None.
 
-    `rho` may hold infinities and NaN. Times are seconds since the epoch, durations seconds.
+    `rho` may hold infinities and NaN. Times are seconds since the epoch, durations seconds. `text` is the round as
+    JSON once it has ended and was asked for (`round_text`).
     """
 
     round_id: int
@@ -47,6 +49,7 @@ class RoundRecord:
     decide_s: float | None = None
     duration_s: float | None = None
     outcome: str = ""
+    text: str = field(default="", repr=False)
 
     def take(self, event: StoredEvent) -> None:
         """Take in one of the round's events."""
@@ -99,6 +102,14 @@ def round_document(record: RoundRecord) -> dict[str, object]:
         "usable_left_gpus": record.usable_left,
         "refused": dict(record.refused),
     }
+
+
+def round_text(record: RoundRecord) -> str:
+    """The round as JSON. It names every app, so that of a round that has ended, and changes no more, is kept."""
+    text = record.text or json.dumps(round_document(record), allow_nan=False)
+    if record.outcome:
+        record.text = text
+    return text
 
 
 def _bid_document(bid: Mapping[str, Any]) -> dict[str, object]:

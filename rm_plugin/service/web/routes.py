@@ -30,13 +30,21 @@ from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.readers import reader_of
-from rm_plugin.service.web.round_record import round_document
+from rm_plugin.service.web.round_record import round_text
 from rm_plugin.service.web.stream import Streams, app_mark, cluster_mark
 from rm_plugin.service.web.timeline import Timeline, Timelines, timeline_document
 from themis.errors import InputError, UnknownNameError
 from themis.identity import NoIdentityError
 from themis.lifecycle import AppState
-from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
+from themis.web.answers import (
+    NotThereError,
+    html_answer,
+    json_answer,
+    json_text_answer,
+    site,
+    text_answer,
+    whole_number,
+)
 from themis.web.elements import element
 from themis.web.static_files import FOLDER, ROUTE
 
@@ -223,9 +231,8 @@ class Routes:
         """The newest rounds, newest first."""
         limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=MAX_ROUNDS)
         await self._page_state.event_index.ready()
-        return json_answer(
-            {"rounds": [round_document(record) for record in self._page_state.event_index.rounds(limit)]}
-        )
+        rounds = ", ".join(map(round_text, self._page_state.event_index.rounds(limit)))
+        return json_text_answer(f'{{"rounds": [{rounds}]}}')
 
     async def events_data(self, request: web.Request) -> web.Response:
         """Events after a sequence number, of one app where `app` is given."""

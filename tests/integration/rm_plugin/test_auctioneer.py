@@ -106,7 +106,7 @@ def test_a_worker_that_cannot_be_started_costs_outcomes_until_it_can(monkeypatch
         try:
             worker.close()
             with monkeypatch.context() as starved:
-                starved.setattr(auctioneer, "_start_pool", no_memory)
+                starved.setattr(auctioneer, "start_worker", no_memory)
                 assert await worker.run(MARKET) is None
             assert await worker.run(MARKET) is not None
         finally:

@@ -2,7 +2,9 @@
 
 import asyncio
 import math
+from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 from msgspec.structs import replace
 from web_cases import RmCase
@@ -139,6 +141,13 @@ def test_app_that_overran_its_declaration_is_expected_to_be_served_last():
     run(check)
 
 
+def in_thread(monkeypatch):
+    """Make every forecast as that of many apps, but in a thread."""
+    monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
+    monkeypatch.setattr(app_estimates, "start_worker", lambda niceness: ThreadPoolExecutor(1))
+    monkeypatch.setattr(app_estimates, "end_worker", lambda worker: worker.shutdown())
+
+
 def test_forecast_of_many_apps_is_made_beside_the_loop_and_equals_one_made_at_once(monkeypatch):
     async def scenario(at_once_apps):
         monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", at_once_apps)
@@ -149,10 +158,12 @@ def test_forecast_of_many_apps_is_made_beside_the_loop_and_equals_one_made_at_on
         async with asyncio.timeout(30):
             while (made := case.manager.estimates.estimate(entry)) is None:
                 await asyncio.sleep(0.001)
-        return first, made
+        rho = case.manager.estimates.rho(entry)
+        case.manager.estimates.close()
+        return first, (made, rho)
 
     first, at_once = asyncio.run(scenario(1))
-    assert first == at_once
+    assert first == at_once[0] and at_once[1] > 0.0
     assert asyncio.run(scenario(0)) == (None, at_once)
 
 
@@ -164,8 +175,8 @@ def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
             calls.append(None)
             raise RuntimeError("a defect")
 
-        monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
-        monkeypatch.setattr(app_estimates, "forecast", failing)
+        in_thread(monkeypatch)
+        monkeypatch.setattr(app_estimates, "prospects_of_stays", failing)
         case = RmCase(((4,),))
         entry = case.running("a", rho=9.0)
         estimates = case.manager.estimates
@@ -191,8 +202,8 @@ def test_failed_forecast_leaves_no_estimates_of_the_one_before(monkeypatch):
         def failing(*arguments, **named):
             raise RuntimeError("a defect")
 
-        monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
-        monkeypatch.setattr(app_estimates, "forecast", failing)
+        in_thread(monkeypatch)
+        monkeypatch.setattr(app_estimates, "prospects_of_stays", failing)
         case.clock.advance_to(case.clock.now_s() + 1000.0)
         estimates.rho(entry)
         async with asyncio.timeout(30):
@@ -212,3 +223,33 @@ def test_apps_beyond_the_bound_of_a_forecast_have_no_estimate(monkeypatch):
         assert case.manager.estimates.estimate(second) is None
 
     run(check)
+
+
+def test_largest_rho_is_that_of_an_active_app():
+    def check(case):
+        first, second = case.running("a", rho=1.0), case.running("b", rho=1.0)
+        estimates = case.manager.estimates
+        assert estimates.max_rho() == max(estimates.rho(first), estimates.rho(second))
+        largest, other = sorted((first, second), key=estimates.rho, reverse=True)
+        largest.state = AppState.KILLED
+        assert estimates.max_rho() == estimates.rho(other)
+
+    run(check)
+
+
+def test_stop_ends_the_worker_also_as_it_makes_a_forecast(monkeypatch, caplog):
+    async def scenario():
+        monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
+        before = set(psutil.Process().children())
+        case = RmCase(((4,),))
+        case.manager.estimates.rho(case.running("a", rho=9.0))
+        # The worker, and the process by which Python tracks shared memory.
+        started = [each for each in set(psutil.Process().children()) - before if "spawn_main" in each.cmdline()[-2]]
+        for worker in started:
+            worker.suspend()
+        case.manager.estimates.close()
+        assert len(started) == 1
+        started[0].wait(30.0)
+
+    asyncio.run(scenario())
+    assert not caplog.records

@@ -181,6 +181,37 @@ def test_watch_does_not_miss_the_app_master_of_an_app_that_waits(tmp_path):
     run(scenario())
 
 
+def test_check_looks_at_no_hosted_app(tmp_path, monkeypatch):
+    async def scenario():
+        service = case(tmp_path)
+        apps = [await service.manager.submit(spec) for spec in SPECS]
+        await service.rounds._play(["test"])
+        await until(lambda: len(service.launcher.launched) == len(_winners(service)))
+        looked = []
+        monkeypatch.setattr(
+            service.manager.app_masters, "_due_action", lambda entry, now_s, overdue: looked.append(entry.app_id)
+        )
+        service.manager.app_masters.check_apps()
+        assert set(looked) == _winners(service) != {entry.app_id for entry in apps}
+        await service.manager.hosted.close()
+
+    run(scenario())
+
+
+def test_cluster_is_one_message_until_it_changes(tmp_path):
+    async def scenario():
+        service = case(tmp_path, cluster=BIG)
+        before = service.manager._registered_cluster()
+        assert service.manager._registered_cluster() is before
+        service.arbiter.machine_lost("m1", now_s=NOW_S, reason="a test")
+        after = service.manager._registered_cluster()
+        assert (before.gpus_available, after.gpus_available) == (16, 12)
+        assert service.manager._registered_cluster() is after
+        await service.manager.hosted.close()
+
+    run(scenario())
+
+
 def test_leases_that_run_out_before_the_app_master_has_its_turn_are_taken_back(tmp_path):
     async def scenario():
         service = case(tmp_path, am_starts_at_once=1, cluster=BIG)

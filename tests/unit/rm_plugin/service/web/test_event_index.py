@@ -1,11 +1,13 @@
 """The event index: which rounds and events it keeps, and how it follows the log."""
 
 import asyncio
+import json
 
 from web_cases import RmCase, run
 
 from rm_plugin.service.web import event_index
 from rm_plugin.service.web.event_index import APPS_KEPT, EVENTS_KEPT, ROUNDS_KEPT, EventIndex
+from rm_plugin.service.web.round_record import round_document, round_text
 
 
 def index_of(case):
@@ -62,6 +64,32 @@ def test_newest_rounds_are_kept_and_all_are_counted():
         assert [record.round_id for record in index.rounds(2)] == [ROUNDS_KEPT + 5, ROUNDS_KEPT + 4]
         assert len(index.rounds(10_000)) == ROUNDS_KEPT
         assert index.totals.rounds == {"granted": ROUNDS_KEPT + 5}
+
+    run(scenario)
+
+
+def test_fewer_rounds_are_kept_of_many_apps(monkeypatch):
+    monkeypatch.setattr(event_index, "REPORTS_KEPT", 9)
+
+    async def scenario():
+        case = RmCase(((1,),))
+        for round_id in range(1, 8):
+            case.round(round_id, {"a": 1.0, "b": 2.0}, offered=["a"], won={"a": 1})
+        assert [record.round_id for record in index_of(case).rounds()] == [7, 6, 5, 4, 3]
+
+    run(scenario)
+
+
+def test_round_that_has_ended_is_json_once():
+    async def scenario():
+        case = RmCase(((1,),))
+        case.round(1, {"a": 1.0}, offered=["a"], won={"a": 1})
+        (record,) = index_of(case).rounds()
+        text = round_text(record)
+        assert json.loads(text) == round_document(record)
+        assert round_text(record) is text
+        record.outcome, record.text = "", ""
+        assert round_text(record) is not round_text(record)
 
     run(scenario)
 

@@ -1,0 +1,92 @@
+"""What is ahead of the active apps, computed in one go: their lives on the fluid cluster, a forecast, and rho. Pure.
+
+The three follow from each other: the forecast needs the fair ends of the lives, and rho both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.estimates import AppNow, Forecast, ServiceOrder, estimate_of, forecast
+from rm_plugin.arbiter.round_values import RoundSettings
+from themis.fluid_cluster import FluidCluster, FluidLife, FluidPhase
+from themis.queues import ONE_QUEUE, AppOwner, Queues
+from themis.values import Value
+
+
+class Stay(Value, frozen=True, kw_only=True):
+    """What the fluid cluster has to know of an app; `left_at_s` is when it left with work undone, if it did."""
+
+    app_id: str
+    owner: AppOwner
+    phases: tuple[FluidPhase, ...]
+    arrived_at_s: float
+    left_at_s: float | None = None
+
+
+def lives_of_stays(stays: Iterable[Stay], gpus: float, queues: Queues = ONE_QUEUE) -> dict[str, FluidLife]:
+    """The lives of all apps that declared phases, on a fluid cluster of `gpus` GPUs."""
+    changes: list[tuple[float, int, Stay]] = []
+    for stay in stays:
+        changes.append((stay.arrived_at_s, 0, stay))
+        if stay.left_at_s is not None:
+            changes.append((max(stay.arrived_at_s, stay.left_at_s), 1, stay))
+    changes.sort(key=lambda change: change[:2])
+    cluster = FluidCluster(gpus, changes[0][0] if changes else 0.0, queues)
+    for at_s, leaves, stay in changes:
+        if leaves:
+            cluster.leave(stay.app_id, at_s)
+        else:
+            cluster.arrive(stay.app_id, stay.phases, at_s, owner=stay.owner)
+    return cluster.run_out()
+
+
+class Plan(Value, frozen=True, kw_only=True):
+    """How the cluster is played forward; the fields are the arguments of `forecast`."""
+
+    gpus: int
+    now_s: float
+    lease_s: float
+    lease_end_s: float
+    order: ServiceOrder
+    settings: RoundSettings
+
+
+class Prospects(Value, frozen=True, kw_only=True):
+    """A forecast of each app, and its rho by `fluid` if it ends as estimated, if it has declared itself."""
+
+    forecasts: Mapping[str, Forecast]
+    rho: Mapping[str, float]
+
+
+NO_PROSPECTS = Prospects(forecasts={}, rho={})
+
+
+def prospects_of(apps: Sequence[AppNow], lives: Mapping[str, FluidLife], plan: Plan) -> Prospects:
+    """The prospects of apps, whose fair ends are those of their lives."""
+    apps = [replace(app, fair_end_s=lives[app.app_id].ends_s) if app.app_id in lives else app for app in apps]
+    forecasts = forecast(
+        apps,
+        plan.gpus,
+        now_s=plan.now_s,
+        lease_s=plan.lease_s,
+        lease_end_s=plan.lease_end_s,
+        order=plan.order,
+        settings=plan.settings,
+    )
+    rho = {}
+    for app in apps:
+        life = lives.get(app.app_id)
+        if life is not None and life.time_s > 0.0:
+            estimate = estimate_of(app, forecasts[app.app_id], now_s=plan.now_s, lease_s=plan.lease_s, order=plan.order)
+            rho[app.app_id] = (plan.now_s - app.submitted_at_s + estimate.end_s.median) / life.time_s
+    return Prospects(forecasts=forecasts, rho=rho)
+
+
+def prospects_of_stays(
+    apps: Sequence[AppNow], stays: Sequence[Stay], cluster_gpus: int, queues: Queues, plan: Plan
+) -> Prospects:
+    """The prospects of apps whose lives are not known yet."""
+    return prospects_of(apps, lives_of_stays(stays, cluster_gpus, queues), plan)

@@ -1,0 +1,93 @@
+"""The reports of a round as far as they are believed; of an app to which nothing happened, only its times are checked.
+
+What is believed of a report but for its times follows from its demands, the work left, and facts of the app. Of a
+waiting app all of these stay as they are from round to round: the agent host reports the very same demands, and the
+arbiter has the very same standing. Then only N_avg, the time and the number of active apps are new
+(`CheckedContent`). So a round costs a few operations for each app that waits, and a whole check for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
+from rm_plugin.service.claims import AppFacts, CheckedContent, Cuts, checked_content
+from rm_plugin.service.entries import AppEntries
+from themis.bids import AppReport
+from themis.choices import BundleRule
+from themis.cluster import Cluster
+
+
+class _Known(NamedTuple):
+    """A content, and what it follows from."""
+
+    content: CheckedContent
+    claim: AppReport
+    standing: AppStanding
+    cluster: Cluster
+    claimed_gpu_s: float | None
+    grantable_gpus: int | None
+
+    def holds(self, claim: AppReport, facts: tuple[AppStanding, Cluster, float | None, int | None]) -> bool:
+        """Whether the content is that of a claim, given the facts that are in a snapshot and in an entry."""
+        standing, cluster, claimed_gpu_s, grantable_gpus = facts
+        mine = self.claim
+        return (
+            standing is self.standing
+            and claim.demands is mine.demands
+            and claim.phases_left is mine.phases_left
+            and claim.restart_s == mine.restart_s
+            and cluster is self.cluster
+            and claimed_gpu_s == self.claimed_gpu_s
+            and grantable_gpus == self.grantable_gpus
+        )
+
+
+class CheckedReports:
+    """Checks reports and remembers the content of those that may come again unchanged.
+
+    Args:
+        entries: The apps.
+        rule: How the values of bundles count time after a lease.
+    """
+
+    def __init__(self, entries: AppEntries, rule: BundleRule) -> None:
+        self._entries, self._rule = entries, rule
+        self._known: dict[str, _Known] = {}
+
+    def check(self, snapshot: RoundSnapshot, claims: Mapping[str, AppReport]) -> dict[str, tuple[AppReport, Cuts]]:
+        """Return each report of a round as far as it is believed, and what was cut (`checked_report`)."""
+        before, self._known = self._known, {}
+        now_s, cluster, active_apps = snapshot.now_s, snapshot.cluster, len(snapshot.apps)
+        checked = {}
+        for app_id, claim in claims.items():
+            standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
+            facts = standing, cluster, entry.claimed_gpu_s, entry.grant_limit.at(now_s)
+            known = before.get(app_id)
+            if known is None or not known.holds(claim, facts):
+                known = _Known(checked_content(claim, self.facts_of(snapshot, app_id)), claim, *facts)
+            if not standing.granted_at_s:
+                # The GPU time of an app that holds GPUs grows.
+                self._known[app_id] = known
+            elapsed_s = now_s - standing.submitted_at_s
+            checked[app_id] = known.content.believed(claim, snapshot.contentions.of(app_id), elapsed_s, active_apps)
+        return checked
+
+    def facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
+        """Return what is known of an app in this round, without asking it."""
+        standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
+        return AppFacts(
+            spec=entry.spec,
+            cluster=snapshot.cluster,
+            free=snapshot.free,
+            kept=standing.kept,
+            elapsed_s=snapshot.now_s - standing.submitted_at_s,
+            attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),
+            contention=snapshot.contentions.of(app_id),
+            active_apps=len(snapshot.apps),
+            lease_s=snapshot.lease_s,
+            rule=self._rule,
+            claimed_gpu_s=entry.claimed_gpu_s,
+            grantable_gpus=entry.grant_limit.at(snapshot.now_s),
+        )
