@@ -20,8 +20,8 @@ from themis.values import Value
 
 _DOUBTED, _OVERRUN, _SLACK_GPU_S = 1.05, 1.25, 600.0
 """Once an app has done more than 1.05 times its declared work plus 600 reference GPU seconds, its declaration was too
-small, and it is assumed to need as much again. Beyond 1.25 times, with the same slack, it is served last. Honest
-estimates err, and short apps err by whole restarts."""
+small, and it is assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it is served
+last. Honest estimates err, and short apps err by whole restarts."""
 
 
 class MeteredApp(Value, frozen=True, kw_only=True):
@@ -45,9 +45,12 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     @property
     def left_gpu_s(self) -> float:
-        """Declared work that is not done yet. Of an app that did more than it declared, its whole declaration."""
+        """Declared work that is not done yet. Of an app that did more than it declared, as much as it has done.
+
+        So of apps that never said their pace, which all declared next to nothing, the one that had least comes first.
+        """
         if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
-            return self.work_gpu_s
+            return self.done_gpu_s
         return max(0.0, self.work_gpu_s - self.done_gpu_s)
 
     @property

@@ -122,6 +122,20 @@ def test_app_that_overran_its_declaration_is_served_last(make_snapshot, gpus_of)
     assert totals(gpus_of(POLICY.decide(beyond))) == {"large": 6}
 
 
+def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):
+    """As of two programs whose pace nobody knew: what they declared says nothing."""
+    shot = make_snapshot(
+        {name: jobs(name, 1, 6, 6) for name in ("silent", "tuned")},
+        phases={"silent": [phase(1, 1.0, 6)], "tuned": [phase(1, 30.0, 6)]},
+    )
+    memory = POLICY.decide(shot).memory
+    for first, had in (
+        ("tuned", {"silent": 9_000.0, "tuned": 8_000.0}),
+        ("silent", {"silent": 8_000.0, "tuned": 9_000.0}),
+    ):
+        assert totals(gpus_of(POLICY.decide(later(shot, memory, 600.0, had)))) == {first: 6}
+
+
 def test_due_date_of_an_app_stays_after_its_fair_end(make_snapshot):
     shot = make_snapshot({"a": jobs("a", 6)}, phases={"a": [phase(6, 1_000.0)]})
     memory = POLICY.decide(shot).memory
