@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ MAX_BYTES, BYTES_PER_S = 64.0 * 2**20, 2.0 * 2**20
 CLOSE_EVERY_S = 300.0
 """Seconds in which an app may close as many GPUs as it can use, because the engine had no room there for its tasks."""
 
+_DECLARED_ANEW = 0.05
+"""An app has declared itself anew if the time of all its phases changed by more than this share."""
+
 _NEAR_APPS = 300
 """Among how many of the newest apps the error for an unknown name looks for a similar one: all would take seconds."""
 
@@ -48,6 +52,7 @@ class AppEntry:
     it is over a limit of active apps; None if it does not. `unadmitted_s` is how long it waited so before. `shapes`
     maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
     and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
+    `declared_time_s` is the time of all its phases on the whole cluster, when it last declared itself anew.
     """
 
     app_id: str
@@ -91,6 +96,7 @@ class AppEntry:
     refused_messages: int = 0
     cut_claims: int = 0
     claimed_gpu_s: float | None = None
+    declared_time_s: float = 0.0
     messages: Budget = field(default_factory=lambda: Budget(MAX_MESSAGES, MESSAGES_PER_S), repr=False)
     message_bytes: Budget = field(default_factory=lambda: Budget(MAX_BYTES, BYTES_PER_S), repr=False)
     closings: Budget = field(init=False, repr=False)
@@ -293,8 +299,8 @@ class AppEntries:
     """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
     The apps that have not ended are an index, which `note_end` keeps up to date. `version` grows whenever an app
-    arrives, declares itself for the first time (`take_heartbeat`), is paused or resumed, ends or is archived: what is
-    computed from these is valid as long as it stays the same.
+    arrives, declares itself for the first time or anew (`take_heartbeat`), is paused or resumed, ends or is archived:
+    what is computed from these is valid as long as it stays the same.
 
     `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again. Archived apps are
     in the store only; `archived` counts them by state.
@@ -333,11 +339,12 @@ class AppEntries:
         self.version += 1
 
     def take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
-        """Take the newest heartbeat of an app."""
+        """Take the newest heartbeat of an app. Declared times that move a little, as they are measured, are not new."""
         self.heartbeats += 1
-        declared = bool(entry.declaration.phases)
         entry.take_heartbeat(heartbeat)
-        if declared != bool(entry.declaration.phases):
+        time_s = math.fsum(phase.time_s for phase in entry.declaration.phases)
+        if not math.isclose(time_s, entry.declared_time_s, rel_tol=_DECLARED_ANEW):
+            entry.declared_time_s = time_s
             self.version += 1
 
     def note_end(self, entry: AppEntry) -> None:

@@ -63,6 +63,19 @@ def test_arrival_counts_though_another_app_was_archived_meanwhile():
     assert fairness.final_rho(first, 4)["fluid"] == pytest.approx(50 / 140)
 
 
+@pytest.mark.parametrize(("time_s", "ends_s"), [(104.0, 100.0), (106.0, 106.0)])
+def test_life_follows_a_declaration_that_changed_much(time_s, ends_s):
+    """As that of an app whose pace nobody knew at first."""
+    running = entry("a", 0.0)
+    entries = AppEntries([running])
+    entries.take_heartbeat(running, running.heartbeat)
+    fairness = FluidFairness(entries)
+    assert fairness.lives(4)["a"].ends_s == pytest.approx(100.0)
+    anew = Declaration(phases=(FluidPhase(time_s, 4.0),), cluster_time_s=80.0, share_demand=1.0)
+    entries.take_heartbeat(running, pb.Heartbeat(declaration=declaration_to_message(anew)))
+    assert fairness.lives(4)["a"].ends_s == pytest.approx(ends_s)
+
+
 def test_killed_app_leaves_the_fluid_cluster():
     lives = lives_of([entry("a", 0.0), entry("b", 0.0, AppState.KILLED, 40.0)], 4)
     # Half of the cluster for 40 s, then all of it: 80 s of the whole cluster are left.
