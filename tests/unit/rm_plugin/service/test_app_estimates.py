@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+from living import is_alive
 from msgspec.structs import replace
 from web_cases import RmCase
 
@@ -249,7 +250,10 @@ def test_stop_ends_the_worker_also_as_it_makes_a_forecast(monkeypatch, caplog):
             worker.suspend()
         case.manager.estimates.close()
         assert len(started) == 1
-        started[0].wait(30.0)
+        # The pool reaps its worker: `psutil.Process.wait` here would take the exit from it.
+        async with asyncio.timeout(30):
+            while is_alive(started[0].pid):
+                await asyncio.sleep(0.01)
 
     asyncio.run(scenario())
     assert not caplog.records
