@@ -54,7 +54,8 @@ def let_others_pass(folder: Path) -> None:
 def lets_others_pass(folder: Path) -> bool:
     """Whether `let_others_pass` opened this private folder: others may neither list it nor write to it."""
     with contextlib.suppress(OSError):
-        return stat.S_IMODE(folder.lstat().st_mode) == stat.S_IRWXU | stat.S_IXOTH
+        mode = stat.S_IMODE(folder.lstat().st_mode)
+        return mode & _OTHERS & ~stat.S_IXGRP == stat.S_IXOTH
     return False
 
 

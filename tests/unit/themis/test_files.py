@@ -8,7 +8,16 @@ import pytest
 from am.checkpoints.folder import FolderStore
 from am.journal_store import JournalError, JournalFile
 from themis.errors import InputError
-from themis.files import keep_private, last_line, make_private, names_below, open_below, open_regular
+from themis.files import (
+    keep_private,
+    last_line,
+    let_others_pass,
+    lets_others_pass,
+    make_private,
+    names_below,
+    open_below,
+    open_regular,
+)
 from themis.processes import ProcessSpec, StartError, start
 
 
@@ -84,6 +93,17 @@ def test_existing_folders_become_private_unless_linked(tmp_path):
         make_private(tmp_path / name)
     assert stat.S_IMODE((tmp_path / "apps").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
+
+
+def test_folder_that_was_opened_for_passing_is_known_as_such(tmp_path):
+    (tmp_path / "inside").touch(mode=0o644)
+    tmp_path.chmod(0o700)
+    assert not lets_others_pass(tmp_path)
+    let_others_pass(tmp_path)
+    assert lets_others_pass(tmp_path)
+    assert stat.S_IMODE((tmp_path / "inside").stat().st_mode) == 0o600
+    tmp_path.chmod(0o755)
+    assert not lets_others_pass(tmp_path)
 
 
 def test_last_line_of_a_log_is_the_last_one_with_text(tmp_path):
