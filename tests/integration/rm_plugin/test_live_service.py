@@ -357,7 +357,7 @@ def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_share
         assert profiles[-1]["types"] == ["k80", "p100", "v100"]
         rates = profiles[-1]["rates"]
         assert {profile["job_id"] for profile in profiles} == {"job-00"}
-        # Relative to the first type, and measured: close to the stated speeds at which replayed jobs run, but not equal.
+        # Relative to the first type, and measured: close to the stated speeds of replayed jobs, but not equal to them.
         stated = [1.0, 0.94 / 0.3, 1.0 / 0.3]
         assert rates == pytest.approx(stated, rel=0.3)
         assert rates[0] == stated[0]
