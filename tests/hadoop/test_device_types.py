@@ -81,7 +81,7 @@ def test_oef_shares_gpus_of_two_types_and_a_cpu_node_and_keeps_every_promise(the
     steep = themis.submit(name="steep", user="ann", **replayed(0.5, 2, 800))
     flat = themis.submit(name="flat", user="bob", **replayed(0.5, 0.6, 250))
     real = themis.submit(name="real", user="cyd", **trained())
-    themis.until(lambda: themis.tasks(real), "TensorFlow has started")
+    themis.until(lambda: themis.tasks(real), "TensorFlow has started", 120)
     (task,) = themis.tasks(real).values()
     assert (task["NM_HOST"], task["THEMIS_DEVICE"], task["CUDA_VISIBLE_DEVICES"]) == ("cpu-node-3", "cpu", "")
     cores = themis.cluster.deployment.spec.vcores - KEPT_VCORES
@@ -109,7 +109,7 @@ def set_type(themis, host, device):
 def test_node_of_a_new_type_joins_by_its_attribute_and_drains_if_that_becomes_unknown(themis):
     # A job for each GPU.
     app_id = themis.submit(name="long", jobs=5, job={"tasks": 1, "gpus_per_task": 1, "iterations": 100_000})
-    themis.until(lambda: set(themis.gpus_in_use()) == {"gpu-node-1", "gpu-node-2"}, "it has the GPUs")
+    themis.until(lambda: set(themis.gpus_in_use()) == {"gpu-node-1", "gpu-node-2"}, "it has the GPUs", 120)
     set_type(themis, "gpu-node-4", "p100")
     themis.until(lambda: machines(themis) == {**DEVICE_OF, "gpu-node-4": "p100"}, "the node joins")
     themis.until(lambda: "gpu-node-4" in themis.gpus_in_use(), "its fifth job runs there", 60)
