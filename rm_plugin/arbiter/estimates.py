@@ -114,6 +114,26 @@ class AppNow(Value, frozen=True, kw_only=True):
     overran: bool = False
 
 
+class ClusterNow(Value, frozen=True, kw_only=True):
+    """The cluster at the moment of an estimate, and how its policy serves apps.
+
+    Attributes:
+        gpus: GPUs that are available.
+        now_s: The present time.
+        lease_s: Seconds of a lease.
+        lease_end_s: When leases granted now end. The ends of all other leases are on one grid with it.
+        order: The order of service.
+        settings: Those of rounds; the preemption margin and the weights of users count.
+    """
+
+    gpus: int
+    now_s: float
+    lease_s: float
+    lease_end_s: float
+    order: ServiceOrder
+    settings: RoundSettings
+
+
 class Situation(StrEnum):
     """What an app holds now. How exact its estimate is depends on this more than on anything else.
 
@@ -200,31 +220,12 @@ class _App:
         return self.works_from_s + self.left_gpu_s / self.rate
 
 
-def forecast(
-    apps: Sequence[AppNow],
-    gpus: int,
-    *,
-    now_s: float,
-    lease_s: float,
-    lease_end_s: float,
-    order: ServiceOrder,
-    settings: RoundSettings,
-) -> dict[str, Forecast]:
-    """Play the cluster forward until every app has ended, and say when each gets GPUs and ends.
-
-    Args:
-        apps: The active apps.
-        gpus: GPUs of the cluster.
-        now_s: The present time.
-        lease_s: Seconds of a lease.
-        lease_end_s: When leases granted now end. The ends of all other leases are on one grid with it.
-        order: The order of service.
-        settings: Those of rounds; the preemption margin and the weights of users count.
-    """
-    model = _Model(apps, gpus, now_s, lease_s, lease_end_s, order, settings)
+def forecast(apps: Sequence[AppNow], cluster: ClusterNow) -> dict[str, Forecast]:
+    """Play the cluster forward until every active app has ended, and say when each gets GPUs and ends."""
+    model = _Model(apps, cluster)
     ranks = {app.now.app_id: place for place, app in enumerate(model.served_in_order(), start=1)}
-    first_gpu_at_s = {app.app_id: now_s for app in apps if app.held_gpus}
-    calm = sum(map(demand_of, apps)) < _CALM * gpus
+    first_gpu_at_s = {app.app_id: cluster.now_s for app in apps if app.held_gpus}
+    calm = sum(map(demand_of, apps)) < _CALM * cluster.gpus
     ends_at_s = {}
     for at_s, app in model.play():
         if app.work_left_gpu_s <= 0.0:
@@ -282,26 +283,18 @@ def _situation(app: AppNow, *, calm: bool) -> Situation:
 
 
 class _Model:
-    """The cluster played forward. Arguments as for `forecast`."""
+    """The cluster played forward."""
 
-    def __init__(
-        self,
-        apps: Sequence[AppNow],
-        gpus: int,
-        now_s: float,
-        lease_s: float,
-        lease_end_s: float,
-        order: ServiceOrder,
-        settings: RoundSettings,
-    ) -> None:
-        self._gpus, self._now_s, self._order, self._settings = gpus, now_s, order, settings
-        self._apps = [_app_of(app, now_s) for app in apps if app.phases_left]
+    def __init__(self, apps: Sequence[AppNow], cluster: ClusterNow) -> None:
+        self._gpus, self._now_s = cluster.gpus, cluster.now_s
+        self._order, self._settings = cluster.order, cluster.settings
+        self._apps = [_app_of(app, cluster.now_s) for app in apps if app.phases_left]
         self._users = self._users_now()
         work_gpu_s = math.fsum(app.work_left_gpu_s for app in self._apps)
         longest_s = max((app.time_left_s for app in self._apps), default=0.0)
-        self._lease_s = max(lease_s, (work_gpu_s / max(1, gpus) + longest_s) / _TERMS)
+        self._lease_s = max(cluster.lease_s, (work_gpu_s / max(1, cluster.gpus) + longest_s) / _TERMS)
         self._max_steps = _MAX_STEPS_PER_TERM * _TERMS + sum(1 + len(app.now.phases_left) for app in self._apps)
-        self._grid_s = lease_end_s
+        self._grid_s = cluster.lease_end_s
 
     def play(self) -> Iterator[tuple[float, _App]]:
         """Yield an app, with the time, whenever it gets GPUs after it held none, and when it ends."""

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.estimates import AppNow, Forecast, ServiceOrder, estimate_of, forecast
-from rm_plugin.arbiter.round_values import RoundSettings
+from rm_plugin.arbiter.estimates import AppNow, ClusterNow, Forecast, estimate_of, forecast
 from themis.fluid_cluster import FluidCluster, FluidLife, FluidPhase
 from themis.queues import ONE_QUEUE, AppOwner, Queues
 from themis.values import Value
@@ -43,17 +42,6 @@ def lives_of_stays(stays: Iterable[Stay], gpus: float, queues: Queues = ONE_QUEU
     return cluster.run_out()
 
 
-class Plan(Value, frozen=True, kw_only=True):
-    """How the cluster is played forward; the fields are the arguments of `forecast`."""
-
-    gpus: int
-    now_s: float
-    lease_s: float
-    lease_end_s: float
-    order: ServiceOrder
-    settings: RoundSettings
-
-
 class Prospects(Value, frozen=True, kw_only=True):
     """A forecast of each app, and its rho by `fluid` if it ends as estimated, if it has declared itself."""
 
@@ -64,29 +52,19 @@ class Prospects(Value, frozen=True, kw_only=True):
 NO_PROSPECTS = Prospects(forecasts={}, rho={})
 
 
-def prospects_of(apps: Sequence[AppNow], lives: Mapping[str, FluidLife], plan: Plan) -> Prospects:
+def prospects_of(apps: Sequence[AppNow], lives: Mapping[str, FluidLife], now: ClusterNow) -> Prospects:
     """The prospects of apps, whose fair ends are those of their lives."""
     apps = [replace(app, fair_end_s=lives[app.app_id].ends_s) if app.app_id in lives else app for app in apps]
-    forecasts = forecast(
-        apps,
-        plan.gpus,
-        now_s=plan.now_s,
-        lease_s=plan.lease_s,
-        lease_end_s=plan.lease_end_s,
-        order=plan.order,
-        settings=plan.settings,
-    )
+    forecasts = forecast(apps, now)
     rho = {}
     for app in apps:
         life = lives.get(app.app_id)
         if life is not None and life.time_s > 0.0:
-            estimate = estimate_of(app, forecasts[app.app_id], now_s=plan.now_s, lease_s=plan.lease_s, order=plan.order)
-            rho[app.app_id] = (plan.now_s - app.submitted_at_s + estimate.end_s.median) / life.time_s
+            estimate = estimate_of(app, forecasts[app.app_id], now_s=now.now_s, lease_s=now.lease_s, order=now.order)
+            rho[app.app_id] = (now.now_s - app.submitted_at_s + estimate.end_s.median) / life.time_s
     return Prospects(forecasts=forecasts, rho=rho)
 
 
-def prospects_of_stays(
-    apps: Sequence[AppNow], stays: Sequence[Stay], cluster_gpus: int, queues: Queues, plan: Plan
-) -> Prospects:
+def prospects_of_stays(apps: Sequence[AppNow], stays: Sequence[Stay], cluster_gpus: int, now: ClusterNow) -> Prospects:
     """The prospects of apps whose lives are not known yet."""
-    return prospects_of(apps, lives_of_stays(stays, cluster_gpus, queues), plan)
+    return prospects_of(apps, lives_of_stays(stays, cluster_gpus, now.settings.queues), now)

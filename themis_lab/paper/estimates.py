@@ -23,6 +23,7 @@ from am.agent.model.views import ClusterView
 from am.app_view import make_cluster_view
 from rm_plugin.arbiter.estimates import (
     AppNow,
+    ClusterNow,
     Errors,
     Estimate,
     Forecast,
@@ -219,15 +220,15 @@ class _Watch:
         self._next_s = now_s + lease_s
         order, apps = order_of(simulation.settings.policy), apps_now(simulation)
         apps = [self._as_reported(app) for app in apps]
-        made = forecast(
-            apps,
-            arbiter.gpus_available,
+        cluster = ClusterNow(
+            gpus=arbiter.gpus_available,
             now_s=now_s,
             lease_s=lease_s,
             lease_end_s=arbiter.lease_end_s(now_s),
             order=order,
             settings=arbiter.round_settings,
         )
+        made = forecast(apps, cluster)
         for app in apps:
             found = made[app.app_id]
             estimate = estimate_of(app, found, now_s=now_s, lease_s=lease_s, order=order)

@@ -11,6 +11,7 @@ from rm_plugin.arbiter.estimates import (
     END_ERRORS,
     FIRST_GPU_ERRORS,
     AppNow,
+    ClusterNow,
     ServiceOrder,
     Situation,
     estimate_of,
@@ -38,8 +39,8 @@ def app(app_id, *phases, held=0, **more):
 
 
 def play(*apps, gpus=4, now_s=0.0, order=FAIR, **settings):
-    settings = RoundSettings(**settings)
-    return forecast(apps, gpus, now_s=now_s, lease_s=LEASE_S, lease_end_s=LEASE_S, order=order, settings=settings)
+    now = {"gpus": gpus, "now_s": now_s, "lease_s": LEASE_S, "lease_end_s": LEASE_S, "order": order}
+    return forecast(apps, ClusterNow(settings=RoundSettings(**settings), **now))
 
 
 def test_example_of_the_module():
@@ -60,15 +61,8 @@ def test_forecast_ends_at_wall_clock_times(lease_s, order):
             for name, held in (("a", 2), ("b", 0), ("c", 0))
         ]
         apps = [replace(each, lease_end_s=now_s + 0.43 * lease_s) for each in apps]
-        found = forecast(
-            apps,
-            2,
-            now_s=now_s,
-            lease_s=lease_s,
-            lease_end_s=now_s + 0.43 * lease_s,
-            order=order,
-            settings=RoundSettings(),
-        )
+        now = {"gpus": 2, "now_s": now_s, "lease_s": lease_s, "lease_end_s": now_s + 0.43 * lease_s, "order": order}
+        found = forecast(apps, ClusterNow(settings=RoundSettings(), **now))
         assert all(now_s < each.ends_at_s < math.inf for each in found.values())
 
 
