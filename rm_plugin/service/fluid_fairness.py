@@ -7,7 +7,7 @@ cluster now: machines that were away for a time are not subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from rm_plugin.arbiter.prospects import Stay, lives_of_stays
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -72,12 +72,6 @@ class FluidFairness:
             self._declared[entry.app_id] = known
             stays.append(_stay(entry, known[1]))
         return stays
-
-
-def lives_of(entries: Iterable[AppEntry], cluster_gpus: int, queues: Queues = ONE_QUEUE) -> dict[str, FluidLife]:
-    """The lives of all apps that declared themselves, from their messages."""
-    stays = [_stay(entry, declaration_from_message(entry.declaration).phases) for entry in entries]
-    return lives_of_stays(stays, cluster_gpus, queues)
 
 
 def _stay(entry: AppEntry, phases: tuple[FluidPhase, ...]) -> Stay:

@@ -440,14 +440,14 @@ class ResourceManager:
         """Return what a registration says of the cluster, as a message that is made once for each state of it."""
         machines, gpus = self.live_cluster.cluster_message(), self.arbiter.gpus_available
         if self._registered is None or self._registered[0] is not machines or self._registered[1] != gpus:
-            told = pb.Registered(
+            message = pb.Registered(
                 cluster=machines,
                 lease_s=self.settings.lease.duration_s,
                 time_scale=self.settings.time_scale,
                 bundle_rule=self.settings.auction.bundle_rule.value,
                 gpus_available=gpus,
             )
-            self._registered = machines, gpus, told
+            self._registered = machines, gpus, message
         return self._registered[2]
 
     # ---- for sessions ----

@@ -6,7 +6,7 @@ from service_cases import DECLARATION, app
 
 from rm_plugin.service.app_pages import app_page, list_key
 from rm_plugin.service.entries import AppEntries, AppEntry
-from rm_plugin.service.fluid_fairness import FluidFairness, lives_of
+from rm_plugin.service.fluid_fairness import FluidFairness
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -61,4 +61,4 @@ def test_active_apps_lists_and_lives_equal_a_walk_over_all_apps(steps):
         assert entries.active() == [entry for entry in entries if not entry.ended]
         assert list(entries.newest_first()) == sorted(entries, key=list_key)
         assert app_page(entries.newest_first(), limit=3).entries == tuple(sorted(entries, key=list_key)[:3])
-        assert fairness.lives(GPUS) == lives_of(entries, GPUS)
+        assert fairness.lives(GPUS) == FluidFairness(entries).lives(GPUS)

@@ -123,7 +123,7 @@ def test_app_that_overran_its_declaration_is_served_last(make_snapshot, gpus_of)
 
 
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):
-    """As of two programs whose pace nobody knew: what they declared says nothing."""
+    """As of two programs whose pace was unknown: what they declared says nothing."""
     shot = make_snapshot(
         {name: jobs(name, 1, 6, 6) for name in ("silent", "tuned")},
         phases={"silent": [phase(1, 1.0, 6)], "tuned": [phase(1, 30.0, 6)]},

@@ -4,7 +4,7 @@ import pytest
 from service_cases import app
 
 from rm_plugin.service.entries import AppEntries, AppEntry
-from rm_plugin.service.fluid_fairness import FluidFairness, lives_of
+from rm_plugin.service.fluid_fairness import FluidFairness
 from themis.fluid_cluster import Declaration, FluidPhase
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
@@ -65,7 +65,7 @@ def test_arrival_counts_though_another_app_was_archived_meanwhile():
 
 @pytest.mark.parametrize(("time_s", "ends_s"), [(104.0, 100.0), (106.0, 106.0)])
 def test_life_follows_a_declaration_that_changed_much(time_s, ends_s):
-    """As that of an app whose pace nobody knew at first."""
+    """As that of an app whose pace was unknown at first."""
     running = entry("a", 0.0)
     entries = AppEntries([running])
     entries.take_heartbeat(running, running.heartbeat)
@@ -77,7 +77,8 @@ def test_life_follows_a_declaration_that_changed_much(time_s, ends_s):
 
 
 def test_killed_app_leaves_the_fluid_cluster():
-    lives = lives_of([entry("a", 0.0), entry("b", 0.0, AppState.KILLED, 40.0)], 4)
+    entries = AppEntries([entry("a", 0.0), entry("b", 0.0, AppState.KILLED, 40.0)])
+    lives = FluidFairness(entries).lives(4)
     # Half of the cluster for 40 s, then all of it: 80 s of the whole cluster are left.
     assert lives["a"].ends_s == pytest.approx(120.0)
     assert "b" not in lives
