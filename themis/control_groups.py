@@ -137,12 +137,14 @@ class ControlGroup:
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of it because of its limit of memory."""
+        """Whether the kernel killed a process of it because of a limit of memory, its own or one above it."""
         try:
             events = (self.folder / "memory.events").read_text(encoding="ascii").split()
         except OSError:
             return False
-        return any(name == "oom_kill" and count != "0" for name, count in itertools.pairwise(events))
+        counts = dict(zip(events[::2], events[1::2], strict=False))
+        # `oom_kill` counts kills for lack of memory of the whole machine too, `oom` those at a limit.
+        return "0" not in (counts.get("oom", "0"), counts.get("oom_kill", "0"))
 
     def _limit(self, limits: Limits) -> None:
         if limits.memory_mb:

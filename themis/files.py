@@ -45,9 +45,11 @@ def let_others_pass(folder: Path) -> None:
     if not closed:
         return
     for path in folder.iterdir():
-        facts = path.lstat()
-        if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & closed:
-            path.chmod(stat.S_IMODE(facts.st_mode) & ~closed)
+        # A temporary file may be gone by now.
+        with contextlib.suppress(FileNotFoundError):
+            facts = path.lstat()
+            if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & closed:
+                path.chmod(stat.S_IMODE(facts.st_mode) & ~closed)
     folder.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
 
 
@@ -89,7 +91,7 @@ def open_below(folder: Path, *names: str, flags: int = os.O_RDONLY) -> int:
         for name in names[:-1]:
             parent = _open_folder(_checked(name), opened, parent)
         descriptor = _regular(os.open(_checked(names[-1]), flags | _OPENING, 0o600, dir_fd=parent), names[-1])
-    if os.geteuid() == 0 != owner and os.fstat(descriptor).st_uid != owner:
+    if os.geteuid() == 0 and owner not in (0, os.fstat(descriptor).st_uid):
         os.close(descriptor)
         raise PermissionError(f"{names[-1]} is of another user than its folder")
     return descriptor
@@ -105,7 +107,7 @@ def last_line(path: Path) -> str:
     try:
         with os.fdopen(open_below(path.parent, path.name), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            lines = file.read().decode("utf-8", errors="replace").splitlines()
+            lines = file.read(4096).decode("utf-8", errors="replace").splitlines()
     except (OSError, InputError):
         return ""
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

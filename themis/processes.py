@@ -37,6 +37,8 @@ _CLEAN_PASSES = 2
 _EXEC_TRY_S = 0.001
 _EXEC_TRIES = 2000
 _READ_BYTES = 1 << 17
+_MAX_ENVIRONMENT_BYTES = 8 << 20
+"""`execve` allows 6 MiB of arguments and environment. But a process may later declare any of its memory to be it."""
 _GROUP_LOOK_S = 0.05
 _GROUP_LOOKS = 100
 """Looks at a control group that was killed: 5 s, as long as `kill_marked` takes at most."""
@@ -420,9 +422,10 @@ def _environment_end(folder: str) -> int:
 def _read(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        parts = []
-        while part := os.read(descriptor, _READ_BYTES):
+        parts, left = [], _MAX_ENVIRONMENT_BYTES
+        while left > 0 and (part := os.read(descriptor, min(left, _READ_BYTES))):
             parts.append(part)
+            left -= len(part)
         return b"".join(parts)
     finally:
         os.close(descriptor)

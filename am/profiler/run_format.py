@@ -14,7 +14,7 @@ MAX_RUN_LETTERS = 500
 
 _ADDRESS = re.compile(r"(?:wandb: .{0,20}View run (?:.{1,200} )?at:?|🏃 View run .{1,500} at:) (https?://\S+)")
 _OFFLINE = re.compile(r"wandb: Run data is saved locally in (.{0,400}/offline-run-\S{1,300})")
-_CREDENTIALS = re.compile(r"(?<=://)[^/?#@]*@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 
 
 def parse_run(line: str) -> Record | None:

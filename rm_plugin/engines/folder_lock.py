@@ -240,12 +240,12 @@ class FolderLock:
             LockLostError: Another process has the lock.
             UnreachableError: The folder is unavailable.
         """
-        if self.is_fresh():
-            return
-        # One look for all who ask: a folder that is unavailable answers late.
-        if self._look is None or self._look.done():
-            self._look = asyncio.get_running_loop().create_task(asyncio.to_thread(self.renew))
-        await asyncio.shield(self._look)
+        # A look that took long proves nothing any more: another process may have taken the lock meanwhile.
+        while not self.is_fresh():
+            # One look for all who ask: a folder that is unavailable answers late.
+            if self._look is None or self._look.done():
+                self._look = asyncio.get_running_loop().create_task(asyncio.to_thread(self.renew))
+            await asyncio.shield(self._look)
 
     def release(self) -> None:
         """Give the lock back, if this process holds it."""

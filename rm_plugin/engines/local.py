@@ -141,12 +141,19 @@ class LocalAppLauncher:
 
     async def _sweep(self, marks: Mapping[str, str]) -> None:
         left: Sequence[int] = ()
+        answers: list[bool] = []
+
+        def may_kill() -> bool:
+            answers.append(self._lock.is_fresh())
+            return answers[-1]
+
         is_over = False
         while not is_over:
+            answers.clear()
             await self._lock.confirm()
             # In a thread, as it looks at every process of the machine, and waits.
-            left = await asyncio.to_thread(kill_marked, marks, may_kill=self._lock.is_fresh)
-            is_over = not left or self._lock.is_fresh()
+            left = await asyncio.to_thread(kill_marked, marks, may_kill=may_kill)
+            is_over = not left or all(answers)
         if left:
             _LOG.warning("processes with %s cannot be killed: %s", marks, left)
 

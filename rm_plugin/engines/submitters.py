@@ -20,7 +20,7 @@ import themis
 from themis.accounts import Account
 from themis.choices import RunAs
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.files import let_others_pass
 
 _NOGROUP = 65_534
@@ -31,7 +31,20 @@ _CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID"
 """What root needs (capabilities(7)): containers often lack the last, without which no environment can be read."""
 
 _INHERITED = frozenset(("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "JAVA_HOME"))
-_INHERITED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "NCCL_", "TF_", "XLA_", "OMP_", "HADOOP_")
+_HADOOP = frozenset(("HADOOP_HOME", "HADOOP_CONF_DIR", "HADOOP_CLASSPATH"))
+"""By name: others are secrets (`HADOOP_CREDSTORE_PASSWORD`), or the service's identity (`HADOOP_USER_NAME`)."""
+_INHERITED_PREFIXES = (
+    "LC_",
+    "CUDA_",
+    "NVIDIA_",
+    "NCCL_",
+    "TF_CPP_",
+    "TF_GPU_",
+    "TF_XLA_",
+    "TF_ENABLE_",
+    "XLA_",
+    "OMP_",
+)
 
 
 class Submitters:
@@ -85,13 +98,16 @@ class Submitters:
         """Return as whom an app runs, and give it its folder; None for the user of the service.
 
         Raises:
-            InputError: No app of this user can run here, or the folder is another user's.
+            InputError: The folder is another user's.
+            UnreachableError: The user has no account now, but had one when the app was submitted or began.
             OSError: The folder cannot be made.
         """
-        self.check(user)
         if self._apps is None:
             return None
         account, own, owner = find_account(user), os.geteuid(), _owner(folder)
+        if account is None and (self._required or owner not in (None, own)):
+            # A directory service that is down looks the same as a user without an account.
+            raise UnreachableError("the user's account is not found on the machine of the service", value=user)
         if account is not None and account.uid == own:
             account = None
         is_service = owner == own or (owner is None and (account is None or bool(self._obstacle)))
@@ -108,8 +124,8 @@ class Submitters:
         if self._apps is None:
             return None
         try:
-            return (self._apps / app_id).lstat().st_uid
-        except OSError:
+            return _facts(self._apps / app_id).st_uid
+        except (OSError, InputError):
             return None
 
     def _give(self, folder: Path, account: Account) -> None:
@@ -140,7 +156,9 @@ def submitter_environment(environment: Mapping[str, str], account: Account, fold
     The home folder of a user without one is the app's folder.
     """
     inherited = {
-        name: value for name, value in environment.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+        name: value
+        for name, value in environment.items()
+        if name in _INHERITED | _HADOOP or name.startswith(_INHERITED_PREFIXES)
     }
     home = account.home or str(folder)
     return {**inherited, "HOME": home, "USER": account.name, "LOGNAME": account.name, "SHELL": "/bin/sh"}
@@ -155,19 +173,26 @@ def _nameless(user: str) -> Account | None:
         # This user goes by its name. So the number is the name of a user of the network.
         pwd.getpwuid(number)
         return None
-    return Account(name=user, uid=number, gid=_NOGROUP)
+    # Named, as Python 3.12.0 leaves root its groups if there are none to set (CVE-2023-6507).
+    return Account(name=user, uid=number, gid=_NOGROUP, groups=(_NOGROUP,))
 
 
 def _owner(folder: Path) -> int | None:
     """The number of the user whom an app's folder belongs to, or None if the app has written nothing there yet."""
     try:
-        facts = folder.lstat()
+        facts = _facts(folder)
     except FileNotFoundError:
         return None
-    if not stat.S_ISDIR(facts.st_mode):
-        raise InputError("the folder of the app is none", value=str(folder), remedy="move it away")
     is_new = facts.st_uid == os.geteuid() and not any(folder.iterdir())
     return None if is_new else facts.st_uid
+
+
+def _facts(folder: Path) -> os.stat_result:
+    """What the file system says of an app's folder. A mount there, such as FUSE, could say that it is root's."""
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_dev != folder.parent.stat().st_dev:
+        raise InputError("the folder of the app is none, or a mount", value=str(folder), remedy="move it away")
+    return facts
 
 
 def _no_owners(files_dir: Path) -> str:

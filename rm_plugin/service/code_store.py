@@ -81,6 +81,7 @@ class CodeStore:
             if unused:
                 await note(len(unused))
                 await asyncio.to_thread(_remove, unused)
+            # Drops the counts of 0.
             self._submitting += Counter()
         return len(unused)
 

@@ -11,6 +11,7 @@ The code of an app goes with it: an archive of code is removed once no app in th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -133,8 +134,6 @@ class Retention:
             # Few at a time, since other changes wait meanwhile.
             piece = Removed(app_ids=(), archive=name, through=0, pieces=((app_id, through),))
             await self._changes.make(partial(Change.remove, removed=piece))
-        copies = [self._app_folder(entry.app_id) / CODE_ARCHIVE for entry in part.apps if entry.spec.program.code]
-        await asyncio.to_thread(_unlink, copies)
         app_ids = tuple(entry.app_id for entry in part.apps)
         removed = Removed(app_ids=app_ids, archive=name, through=covered, pieces=(("", part.service_through),))
 
@@ -150,6 +149,8 @@ class Retention:
             change.then(lambda: self._entries.archive(app_ids))
 
         await self._changes.make(remove)
+        copies = [self._app_folder(entry.app_id) / CODE_ARCHIVE for entry in part.apps if entry.spec.program.code]
+        await asyncio.to_thread(_unlink, copies)
         return part
 
     def _write(self, events: Iterator[StoredEvent]) -> str:
@@ -196,7 +197,9 @@ class _Part:
 
 def _unlink(paths: list[Path]) -> None:
     for path in paths:
-        path.unlink(missing_ok=True)
+        # The folder may be the user's own, who may have put something else there.
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _ended_at_s(entry: AppEntry) -> float:

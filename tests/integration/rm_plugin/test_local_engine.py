@@ -157,6 +157,20 @@ def test_without_the_lock_nothing_is_started_or_killed(tmp_path, run_id):
     run(run_id, scenario, lock=lock)
 
 
+def test_kill_that_a_stale_lock_refused_is_made_again_once_it_is_fresh(tmp_path, run_id):
+    lock = LosableLock()
+
+    async def scenario(engine, exits):
+        await engine.launch(order("app-1", 1, {}, tmp_path))
+        await marked(2, THEMIS_RUN_ID=run_id)
+        answers = iter([False])
+        lock.is_fresh = lambda: next(answers, True)
+        await engine.kill("app-1")
+        assert find_marked({"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-1"}) == ()
+
+    run(run_id, scenario, lock=lock)
+
+
 def test_attempt_is_not_started_if_the_lock_is_lost_while_the_former_one_is_ended(tmp_path, run_id):
     lock = LosableLock(left=1)
     lock.is_fresh = lambda: True

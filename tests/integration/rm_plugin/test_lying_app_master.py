@@ -273,7 +273,7 @@ def test_flood_of_messages_ends_the_session_with_its_reason(tmp_path, caplog):
     async def scenario(on: Stage):
         other = await on.started(spec_of("other"))
         liar = await on.started(spec_of("liar"))
-        for _ in range(8000):
+        for _ in range(12_000):
             liar.send(heartbeat=pb.Heartbeat())
         await asyncio.wait_for(asyncio.gather(liar.task), 40)
         assert not other.task.done()

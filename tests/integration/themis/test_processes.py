@@ -371,12 +371,20 @@ def test_empty_marks_are_refused(marks):
 
 
 def test_forking_processes_are_hunted_down(mark):
-    script = "while :; do (sleep 0.3; :) & sleep 0.01; done"
+    script = "while :; do (sleep 60; :) & sleep 0.01; done"
     environment = {"PATH": os.environ["PATH"], **mark}
     with subprocess.Popen(["/bin/sh", "-c", script], env=environment, start_new_session=True):
         until(lambda: len(find_marked(mark)) > 5, "it forks")
         assert kill_marked(mark) == ()
-    until(lambda: find_marked(mark) == (), "the killed group has ended")
+    assert find_marked(mark) == ()
+
+
+def test_declared_environment_is_read_up_to_a_limit(tmp_path, monkeypatch):
+    """A process may declare any of its memory to be its environment."""
+    fake_process(tmp_path / "7", environment_end=1)
+    (tmp_path / "7" / "environ").write_bytes(b"A=1\0" * 1_000)
+    monkeypatch.setattr(processes, "_MAX_ENVIRONMENT_BYTES", 100)
+    assert len(processes._read(str(tmp_path / "7" / "environ"))) == 100
 
 
 def fake_process(folder: Path, environment_end: int) -> None:

@@ -89,3 +89,6 @@ def test_group_whose_limit_ended_it_is_known(tmp_path: Path) -> None:
     assert not group.ran_out_of_memory
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 1\n")
     assert group.ran_out_of_memory
+    # The machine ran out, not the group.
+    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 0\noom_kill 2\noom_group_kill 0\n")
+    assert not group.ran_out_of_memory

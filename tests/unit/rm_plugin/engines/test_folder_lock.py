@@ -200,6 +200,25 @@ def test_lost_lock_is_not_confirmed(server, tmp_path):
             asyncio.run(first.lock.confirm())
 
 
+def test_confirmation_that_stood_still_itself_looks_again(server, tmp_path):
+    now = [100.0]
+    first, second = Process(server, tmp_path), Process(server, tmp_path)
+    first.lock._now_s = lambda: now[0]
+    first.acquire()
+    now[0] += folder_lock.FRESH_S
+    renew = first.lock.renew
+
+    def suspended_at_its_end():
+        renew()
+        first.lock.renew = renew
+        now[0] += folder_lock.EXPIRY_S
+        second.acquire()
+
+    first.lock.renew = suspended_at_its_end
+    with pytest.raises(LockLostError, match="has taken the lock"):
+        asyncio.run(first.lock.confirm())
+
+
 def test_lock_that_stood_still_is_not_confirmed_while_hdfs_is_away(server, tmp_path):
     now = [100.0]
     first = Process(server, tmp_path)

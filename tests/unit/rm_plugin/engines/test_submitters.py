@@ -14,7 +14,7 @@ from rm_plugin.engines.submitters import Submitters, find_account, submitter_env
 from themis.accounts import Account
 from themis.choices import RunAs
 from themis.config.rm_settings import RmSettings, StandbySettings
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 
 OWN = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -38,7 +38,7 @@ def test_account_of_a_name_has_its_groups() -> None:
 
 
 def test_number_without_a_name_has_no_other_group() -> None:
-    assert find_account(str(ANN)) == Account(name=str(ANN), uid=ANN, gid=65_534)
+    assert find_account(str(ANN)) == Account(name=str(ANN), uid=ANN, gid=65_534, groups=(65_534,))
 
 
 @pytest.mark.parametrize("user", ["0", "1", "-5", "0054321", "٥٤", "4294967295", "99999999999", "", "nobody-here"])
@@ -112,6 +112,25 @@ def test_user_without_an_account_is_refused_only_if_the_settings_say_submitter(t
 
 
 @only_root
+def test_start_waits_while_the_account_of_a_user_cannot_be_looked_up(tmp_path: Path, usable, monkeypatch) -> None:
+    found = Submitters.of(settings(tmp_path))
+    folder = tmp_path / "state/apps/app-0001"
+    found.prepare(str(ANN), folder)
+    monkeypatch.setattr(submitters, "find_account", lambda user: None)
+    with pytest.raises(UnreachableError, match="not found"):
+        found.prepare(str(ANN), folder)
+    required = Submitters.of(settings(tmp_path, run_as=RunAs.SUBMITTER))
+    with pytest.raises(UnreachableError, match="not found"):
+        required.prepare(str(ANN), tmp_path / "state/apps/app-0002")
+
+
+def test_owner_that_a_mount_reports_is_not_believed() -> None:
+    with pytest.raises(InputError, match="or a mount"):
+        submitters._owner(Path("/proc"))
+    assert Submitters(Path("/")).uid_of("proc") is None
+
+
+@only_root
 def test_way_to_an_app_opens_nothing_that_was_closed(tmp_path: Path, usable) -> None:
     state = tmp_path / "state"
     (state / "apps/app-0001").mkdir(parents=True)
@@ -127,6 +146,7 @@ def test_way_to_an_app_opens_nothing_that_was_closed(tmp_path: Path, usable) -> 
 
 def test_submitter_inherits_no_secret_of_the_service() -> None:
     environment = {"PATH": "/bin", "AWS_SECRET": "x", "HOME": "/root", "LC_ALL": "C", "THEMIS_TOKEN": "t"}
+    environment |= {"HADOOP_USER_NAME": "themis", "HADOOP_CREDSTORE_PASSWORD": "x", "TF_TOKEN_example_org": "x"}
     account = Account(name="ann", uid=ANN, gid=ANN, home="/home/ann")
     assert submitter_environment(environment, account, Path("/app")) == {
         "PATH": "/bin",

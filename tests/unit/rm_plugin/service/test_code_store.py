@@ -136,6 +136,19 @@ def test_code_is_removed_once_the_last_app_with_it_has_left_the_log(tmp_path):
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
+def test_what_a_user_put_in_place_of_the_copy_stops_no_archiving(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **RETENTION) as rm:
+            entry = await rm.manager.submit(app(KNOWN), CODE.content)
+            (tmp_path / "apps" / entry.app_id / "code.tar.gz").mkdir(parents=True)
+            await end(rm, entry)
+            later(rm, 1_001.0)
+            assert await rm.manager.retention.archive_old() == 1
+            assert await rm.manager.retention.remove_code() == 1
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 def test_code_is_removed_after_a_restart_too_and_that_of_living_apps_is_not(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, **RETENTION) as rm:
