@@ -106,7 +106,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
     def _known_s(self) -> float | None:
         if self._without_length:
             return self.profile.estimated_iteration_s
-        # Silence counts as before, whatever another job reports.
+        # A silent job counts as a long one, whatever another job reports.
         return None if self.silent and not self.profile.pace_known else self.profile.serial_iteration_s
 
     def view_with(self, iterations_left: int) -> JobView:

@@ -84,7 +84,7 @@ class SearchState:
         """Set each job's speed by device type: the stated one or that of the cluster, then the measured one."""
         self._stated_speeds = {job_id: _assumed_speeds(job.spec, cluster) for job_id, job in self.jobs.items()}
         for job_id, job in self.jobs.items():
-            job.profile.assume_speeds(self._stated_speeds[job_id])
+            job.profile.assume_pace(self._stated_speeds[job_id])
         measuring, self._measuring = self._measuring, {}
         for job_id in measuring.values():
             self._share_pace(self.jobs[job_id])
@@ -265,7 +265,7 @@ class SearchState:
         for other in self.jobs.values():
             alike = other is not job and self._stated_speeds.get(other.job_id, SAME_SPEED) == stated
             if alike and not other.profile.measured_devices:
-                other.profile.assume_speeds(speeds, None if other.spec.has_no_length else iteration_s)
+                other.profile.assume_pace(speeds, None if other.spec.has_no_length else iteration_s)
 
     def _observe(self, job: JobRun, kind: ObservationKind, at_least: int = 0) -> None:
         """Journal an observation before the tuner gets it. The job's state follows from it, so it is written later."""

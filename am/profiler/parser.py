@@ -128,7 +128,7 @@ class LogReader:
         return records
 
     def expect(self, *iterations: int) -> None:
-        """Set the iteration that the job was asked to run to, and those of earlier phases if it reads their lines."""
+        """Set the last iteration of the job and, if it reads lines of earlier phases, the last ones of these."""
         self._text.expect(*iterations)
 
     def _count(self, data: bytes) -> None:

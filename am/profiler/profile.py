@@ -99,7 +99,7 @@ class JobProfile:
         self.replay: Replay | None = None
         self.tracked_run = ""
 
-    def assume_speeds(self, speeds: Speeds, serial_iteration_s: float | None = None) -> None:
+    def assume_pace(self, speeds: Speeds, serial_iteration_s: float | None = None) -> None:
         """Set the speed by device type that holds for types that were not measured.
 
         Args:

@@ -59,7 +59,7 @@ class TextFormat:
         self._step = 0
 
     def expect(self, *iterations: int) -> None:
-        """Set the iteration that the job was asked to run to, and those of earlier phases if it reads their lines."""
+        """Set the last iteration of the job and, if it reads lines of earlier phases, the last ones of these."""
         self._expected = frozenset(filter(None, iterations))
 
     def read(self, line: str) -> Sequence[Record]:

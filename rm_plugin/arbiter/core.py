@@ -71,8 +71,8 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
 class _Account:
     """What the arbiter remembers of an active app. `attained_gpu_s` counts leases that ended.
 
-    `waiting` are its leases that were prolonged once since its last report, as its app master was unavailable. Until
-    `starting_until_s` its app master may still start, unless it is not silent.
+    `waiting` are its leases that were prolonged once since its last report, as its app master was unavailable. While
+    it is silent, its app master may still be starting, until `starting_until_s`.
     """
 
     submitted_at_s: float

@@ -54,7 +54,8 @@ class ServiceOrder(StrEnum):
 
     FAIR_FINISH: that of `fair_finish` (`rm_plugin.arbiter.fair_finish_order`).
     SHORTEST_FIRST: the user with the least work left first, of one user the app with the least.
-    WORST_RHO_FIRST: the fifth of the apps with the worst rho first, gang by gang in turns, then the others.
+    WORST_RHO_FIRST: the fifth of the apps with the worst rho first, gang by gang in turns, then the others that could
+        use more.
     LEAST_SERVED_FIRST: the least GPU time so far first, gang by gang in turns.
     """
 
@@ -391,14 +392,14 @@ class _Model:
                 (1, [by_id[app_id] for app_id in order.pressed]),
                 *((math.inf, [by_id[app_id]]) for app_id in order.all),
             ]
-        now_s, apps = self._now_s, self._apps
+        now_s, apps = self._now_s, [app for app in self._apps if kept[app] < app.demand]
         if self._order is ServiceOrder.LEAST_SERVED_FIRST:
             return [(math.inf, sorted(apps, key=lambda app: (app.served_gpu_s, app.now.app_id)))]
         if self._order is ServiceOrder.WORST_RHO_FIRST:
             places = max(1, math.ceil(0.2 * len(self._apps) - 1e-9))
             ordered = sorted(apps, key=lambda app: (-_rho(app, now_s), app.now.app_id))
             return [(math.inf, ordered[:places]), (math.inf, ordered[places:])]
-        ranks = self._users.ranks({app.now.app_id: app.work_left_gpu_s for app in apps})
+        ranks = self._users.ranks({app.now.app_id: app.work_left_gpu_s for app in self._apps})
         return [(math.inf, [app]) for app in sorted(apps, key=lambda app: ranks[app.now.app_id])]
 
     def _fair_finish_order(self, kept: Mapping[_App, int]) -> FairFinishOrder:
@@ -407,7 +408,8 @@ class _Model:
                 app_id=app.now.app_id,
                 submitted_at_s=app.now.submitted_at_s,
                 due_s=app.now.fair_end_s,
-                left_gpu_s=app.work_left_gpu_s,
+                # As the policy, which assumes that such an app needs as much again as it has had.
+                left_gpu_s=app.served_gpu_s if app.now.overran else app.work_left_gpu_s,
                 time_left_s=app.time_left_s,
                 restart_s=app.now.restart_s,
                 kept_gpus=kept[app],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from rm_plugin.arbiter.user_ranks import Rank, Users
+from rm_plugin.arbiter.user_ranks import Users
 from themis.values import Value
 
 
@@ -72,15 +72,13 @@ def fair_finish_order(
         lateness = lateness_after_lease(app, now_s=now_s, lease_s=lease_s) if app.may_be_pressed else None
         if lateness is not None:
             pressed.append((-lateness, app.app_id))
-    ranks = users.ranks({app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps})
-
-    def last_if_overran(app: Contender) -> tuple[bool, Rank]:
-        return app.overran, ranks[app.app_id]
-
-    return FairFinishOrder(
-        pressed=tuple([app_id for _, app_id in sorted(pressed)]),
-        all=tuple([app.app_id for app in sorted(apps, key=last_if_overran)]),
-    )
+    in_order: list[str] = []
+    for overran in (False, True):
+        # Apart, so that an app that overran does not push its user's other apps back.
+        left_gpu_s = {app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps if app.overran is overran}
+        ranks = users.ranks(left_gpu_s)
+        in_order += sorted(ranks, key=ranks.__getitem__)
+    return FairFinishOrder(pressed=tuple([app_id for _, app_id in sorted(pressed)]), all=tuple(in_order))
 
 
 def _counted_left_gpu_s(app: Contender, preemption_margin: float) -> float:
@@ -109,7 +107,7 @@ def lateness_after_lease(app: Contender, *, now_s: float, lease_s: float) -> flo
 
 
 def latest_pressing_due_s(apps: Iterable[Contender], *, now_s: float, lease_s: float) -> float | None:
-    """The due date from which on none of the apps is pressed, whenever it is due. None if none can be pressed.
+    """No app that is due at this time or later is pressed. None if no app can be pressed.
 
     Example: of the app above at 400 s it is 400 + 900 + 600 + 20 = 1,920 s.
     """

@@ -47,7 +47,7 @@ class MeteredApp(Value, frozen=True, kw_only=True):
     def left_gpu_s(self) -> float:
         """Declared work that is not done yet. Of an app that did more than it declared, as much as it has done.
 
-        So of apps that never said their pace, which all declared next to nothing, the one that had least comes first.
+        Apps whose pace is unknown all declare next to nothing; of these the one that has had least comes first.
         """
         if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
             return self.done_gpu_s

@@ -5,7 +5,7 @@ between such rounds go to the tenants with the largest claims until the leases e
 
     0. with profiling runs: apps whose speeds were not measured yet get a lease on the next type (oef_profiles.py)
     1. tenants with speedups from the demands, or from the profiles (oef_tenants.py)
-    2. fair shares, if a tenant, speedup, weight or capacity changed (oef/evaluator.py)
+    2. fair shares, if a tenant, speedup, weight, demand or capacity changed (oef/evaluator.py)
     3. whole GPUs by tenant and type (oef/rounding.py)
     4. jobs that run on them, longest starved apps first, and their places (oef_gangs.py)
     5. GPUs that are left go to the tenants with the largest backlogs that can use them: no usable GPU is idle

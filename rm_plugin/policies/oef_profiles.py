@@ -1,6 +1,6 @@
-"""Profiling runs of the policy `oef`: an app shares the cluster once one of its jobs ran on every device type.
+"""Profiling runs of the policy `oef`: an app that is long enough shares once one of its jobs ran on every device type.
 
-An app is a job type, and one of its jobs the representative. A run is a lease of that job's smallest gang on one type,
+One of the app's jobs is the representative. A run is a lease of that job's smallest gang on one type,
 granted ahead of all shares. All runs are for the same job, because the app master's profiler compares types within one
 job. A run lasts the time of a start and 10 s, whatever the app states. When it ends, the speed that the app reports for
 the job is the measurement, if the profiler timed the job there (`GangDemand.measured`). Otherwise the job runs there
@@ -99,7 +99,7 @@ def updated_profiles(
 
 def _gpus_at_once(app: AppStanding, demands: Sequence[GangDemand], profile: Profile | None) -> int:
     """The most GPUs that an app had or wanted at once, with the smallest gangs of its jobs."""
-    present = sum(count for _, count in app.kept) + sum(demand.min_gpus for demand in demands)
+    present = app.kept.gpus + sum(demand.min_gpus for demand in demands)
     return max(present, 0 if profile is None or profile.gpus is UNSET else profile.gpus)
 
 

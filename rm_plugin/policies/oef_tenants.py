@@ -95,8 +95,9 @@ def tenants_of(
     owners: dict[str, list[AppStanding]] = {}
     for app in snapshot.apps:
         wanted = demands.get(app.app_id, ())
-        speedup = _speedup(wanted, cluster, types) if wanted else remembered.get(app.app_id)
-        if speedup is not None and profiles is not None:
+        # A remembered vector is relative to a type that may have left.
+        speedup = _speedup(wanted, cluster, types) if wanted else _relative(remembered.get(app.app_id, ()))
+        if speedup and profiles is not None:
             speedup = _relative(profiled_speeds(profiles.get(app.app_id), speedup, types))
         if speedup and any(speedup):
             speedups[app.app_id] = speedup

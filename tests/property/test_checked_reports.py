@@ -65,7 +65,7 @@ def test_reports_are_believed_as_if_each_was_checked_whole(tmp_path, monkeypatch
             hosted = len(service.manager.hosted)
             await service.rounds._play(["test"])
             asked += hosted
-            # Whoever won gives its GPUs back, so that others can wait for them.
+            # Apps that won give their GPUs back, so that others can wait for them.
             leases = [lease.lease_id for lease in service.arbiter.table.live.values()]
             now_s = service.clock.now_s()
             await service.manager.changes.make(

@@ -1,12 +1,12 @@
 """Whatever app masters send, the service goes on: lists, rounds, invariants and a restart from the same store."""
 
-import asyncio
 import contextlib
 import math
 
 from google.protobuf.descriptor import FieldDescriptor as Field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from instant_loop import run_instantly
 from service_cases import ServiceCase, bid, finish, heartbeat, job_event, registration, report
 
 from rm_plugin.service.store_memory import MemoryStore
@@ -119,4 +119,4 @@ def test_the_service_survives_arbitrary_app_master_messages(data, policy):
         await again.round(lambda number, body: [(entry, session, pb.AmMessage(rho=report(number)))][: body == "rho"])
         again.check()
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    run_instantly(whole())

@@ -294,7 +294,8 @@ class RmSettings(Section):
     )
     profiling_runs: bool = Field(
         default=False,
-        description="an app runs on every device type before it shares the cluster under `oef` or `allox`",
+        description="an app runs on every device type before it shares the cluster under `oef` (unless it is too short "
+        "for it) or `allox`",
     )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     preemption_margin: float = Field(

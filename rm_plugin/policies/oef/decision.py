@@ -1,8 +1,8 @@
 """One round of OEF: fair shares if something changed, whole GPUs for every tenant, and places for their jobs.
 
-Fair shares are computed again when a tenant or job type comes or goes, or a speedup, weight or capacity changes.
-Rounding and placement run every round. `OefMemory` holds all that a round needs from the rounds before it. The caller
-keeps it as JSON, so a restart between two rounds changes no decision.
+Fair shares are computed again when a tenant or job type comes or goes, or when a speedup, weight, demand or capacity
+changes. Rounding and placement run every round. `OefMemory` holds all that a round needs from the rounds before it.
+The caller keeps it as JSON, so a restart between two rounds changes no decision.
 """
 
 from __future__ import annotations

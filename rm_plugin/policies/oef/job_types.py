@@ -15,13 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from rm_plugin.policies.oef.profiling import LARGEST_ERROR
+
 Vector = tuple[float, ...]
 
-JOINS = 0.10
-"""Relative difference of speedups up to which an app joins a job type; our choice, well above measurement noise."""
+STAYS = LARGEST_ERROR
+"""Relative difference of speedups up to which an app stays in its job type: that at which a profile is stale."""
 
-STAYS = 0.20
-"""Relative difference of speedups up to which it stays there: that at which a profile is stale."""
+JOINS = STAYS / 2
+"""Relative difference of speedups up to which an app joins a job type; our choice, well above measurement noise."""
 
 
 def job_types(vectors: Mapping[str, Vector], former: Mapping[str, str], known: Mapping[str, Vector]) -> dict[str, str]:

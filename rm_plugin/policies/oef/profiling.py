@@ -1,4 +1,4 @@
-"""The profile of a job type: a representative job runs on every GPU type in turn (Middleware'24, section 4.1).
+"""The profile of an app: a representative job runs on every GPU type in turn (Middleware'24, section 4.1).
 
 A profile is a state machine. `advance` takes a profile and an event, and returns the next profile. `oef_profiles` feeds
 it from the rounds, the same way in the simulator and in the live service.
@@ -39,7 +39,7 @@ class ProfileState(StrEnum):
 
 
 class Profile(Value, frozen=True, kw_only=True):
-    """The profile of one job type.
+    """The profile of one app.
 
     >>> Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(10.0,)).next_type
     'v100'
@@ -93,7 +93,7 @@ Profiles = Mapping[str, Profile]
 
 
 class Requested(Value, frozen=True, kw_only=True):
-    """The job type needs a profile, perhaps of other types than before."""
+    """The app needs a profile, perhaps of other types than before."""
 
     types: tuple[str, ...]
 
@@ -174,7 +174,8 @@ def requested(types: tuple[str, ...]) -> Profile:
 def in_unit_of(profile: Profile | None, rates: Mapping[str, float]) -> dict[str, float]:
     """Return reported rates in the unit of a profile: relative to a type that it measured, else to the first type.
 
-    An app reports speeds relative to the type on which its job is. So after a move its reports have another unit.
+    A job reports speeds in the unit of the type on which it was timed first. Another job may have another one, and so
+    has the same job once it is timed on a type on which it ran earlier.
 
     >>> half = Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(1.0,))
     >>> in_unit_of(half, {"k80": 5.0, "v100": 10.0})
@@ -187,7 +188,7 @@ def in_unit_of(profile: Profile | None, rates: Mapping[str, float]) -> dict[str,
 
 
 def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: Sequence[str]) -> tuple[float, ...]:
-    """Throughput by type to compute shares from; empty for a job type that waits for its profile.
+    """Throughput by type to compute shares from; empty for an app that waits for its profile.
 
     Args:
         profile: Its profile, if it has one.

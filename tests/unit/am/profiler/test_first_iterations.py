@@ -85,7 +85,7 @@ def test_run_whose_log_has_no_times_of_steps_ends_there(line):
 )
 def test_only_runs_on_one_device_of_a_named_type_count(gpus, speeds, count):
     profile = JobProfile()
-    profile.assume_speeds(Speeds.of(speeds.items()))
+    profile.assume_pace(Speeds.of(speeds.items()))
     profile.started(gpus, Level.SLOT, "gpu")
     for step, seconds in ((0, None), (10, 25.0), (20, 5.0)):
         profile.feed(StepLoss(step=step, loss=1.0, seconds=seconds))

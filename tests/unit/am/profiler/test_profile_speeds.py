@@ -20,7 +20,7 @@ def run(profile, iteration_s, intervals=5, first=0):
 
 def profile_of():
     profile = JobProfile(Estimate(serial_iteration_s=2.0))
-    profile.assume_speeds(ASSUMED)
+    profile.assume_pace(ASSUMED)
     return profile
 
 

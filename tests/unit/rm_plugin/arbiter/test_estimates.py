@@ -101,6 +101,12 @@ def test_app_that_overran_is_served_last():
     assert (found["b"].rank, found["a"].rank) == (1, 2)
 
 
+def test_of_apps_that_overran_the_one_that_had_least_is_served_first():
+    had = {"a": 9_000.0, "b": 8_000.0}
+    found = play(*[app(name, (1.0, 4.0), overran=True, attained_gpu_s=gpu_s) for name, gpu_s in had.items()])
+    assert (found["b"].rank, found["a"].rank) == (1, 2)
+
+
 def test_late_app_that_keeps_gpus_gets_no_further_gang_before_others():
     late = app("late", (2000.0, 4.0), held=2, largest_gang=2, fair_end_s=100.0, lease_end_s=1200.0)
     found = play(late, app("short", (600.0, 2.0)), preemption_margin=0.0)
@@ -139,6 +145,18 @@ def test_worst_rho_is_served_first():
     found = play(app("fine", (90.0, 4.0)), worse, order=RHO)
     assert (found["worse"].rank, found["fine"].rank) == (1, 2)
     assert found["worse"].first_gpu_at_s == 0.0 < found["fine"].first_gpu_at_s
+
+
+def test_app_that_can_use_no_more_takes_no_place_among_those_of_worst_rho():
+    """One of four apps has a place, and gets both free GPUs."""
+    content = app("w", (1_000.0, 2.0), held=2, submitted_at_s=-50_000.0, lease_end_s=1_200.0)
+    waiting = [
+        app(name, (100.0, 2.0), submitted_at_s=-at_s, largest_gang=1)
+        for name, at_s in (("x", 900.0), ("y", 500.0), ("z", 0.0))
+    ]
+    found = play(content, *waiting, order=RHO)
+    assert found["x"].first_gpu_at_s == 0.0
+    assert found["y"].first_gpu_at_s > 0.0
 
 
 def test_least_served_app_is_served_first():

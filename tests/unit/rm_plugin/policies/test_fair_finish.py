@@ -136,6 +136,19 @@ def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapsh
         assert totals(gpus_of(POLICY.decide(later(shot, memory, 600.0, had)))) == {first: 6}
 
 
+def test_app_that_overran_does_not_push_its_users_other_apps_back(make_snapshot, gpus_of):
+    names = ("overran", "other", "bobs")
+    work_s = {"overran": 1.0, "other": 30_000.0, "bobs": 50_000.0}
+    shot = make_snapshot(
+        {name: jobs(name, 1, 6, 6) for name in names}, phases={name: [phase(1, work_s[name], 6)] for name in names}
+    )
+    owners = {"overran": AppOwner(user="anna"), "other": AppOwner(user="anna"), "bobs": AppOwner(user="bob")}
+    shot = replace(shot, apps=tuple(replace(app, owner=owners[app.app_id]) for app in shot.apps))
+    memory = POLICY.decide(shot).memory
+    late = later(shot, memory, 600.0, {"overran": 1_000_000.0})
+    assert totals(gpus_of(POLICY.decide(late))) == {"other": 6}
+
+
 def test_due_date_of_an_app_stays_after_its_fair_end(make_snapshot):
     shot = make_snapshot({"a": jobs("a", 6)}, phases={"a": [phase(6, 1_000.0)]})
     memory = POLICY.decide(shot).memory

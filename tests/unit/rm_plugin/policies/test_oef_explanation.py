@@ -97,7 +97,7 @@ def test_app_with_profiling_runs_reads_how_far_its_profile_is(state, expected):
     assert explained("a1", replace(MEMORY, profiles={"a1": profile}))["Profile"] == expected
 
 
-def test_bounded_demand_is_told():
+def test_bounded_demand_is_shown():
     tenants = tuple(replace(each, demand=3.0) for each in INSTANCE.tenants)
     memory = replace(MEMORY, shares=replace(MEMORY.shares, instance=replace(INSTANCE, tenants=tenants)))
     assert explained("b1", memory)["Fair share"] == "2 k80 of 2 k80, 1 v100; its jobs can use 3"

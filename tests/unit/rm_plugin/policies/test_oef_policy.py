@@ -11,7 +11,7 @@ from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import make_policy
 from themis.bids import FreeMachine
 from themis.choices import Placer, TenantOf
-from themis.cluster import Cluster, DeviceKind, DeviceType, Level, Machine
+from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, Level, Machine
 from themis.queues import AppOwner
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis_lab.paper.plans import FOR_MIXED_DEVICES
@@ -307,6 +307,15 @@ class TestChangesOfTypes:
         assert starving <= set(granted(decision))
         fresh = make_policy("oef").decide(self.round_on(CLUSTER, self.gangs_of_three(), None))
         assert granted(decision) != granted(fresh)
+
+    def test_remembered_speeds_are_relative_to_a_type_that_is_still_there(self):
+        wanted = {app: [demand(speeds=Speeds.of([("k80", 1.0), ("p100", 5.0), ("v100", 10.0)]))] for app in "ab"}
+        memory = make_policy("oef").decide(self.round_on(self.WIDER, wanted, None)).memory
+        left = replace(self.WIDER, machines=tuple(each for each in self.WIDER.machines if each.device != "k80"))
+        snapshot = self.round_on(left, wanted, memory, silent=("a",))
+        kept = replace(snapshot.apps[0], kept=Allocation.of({"v": 1}))
+        after = make_policy("oef").decide(replace(snapshot, apps=(kept, *snapshot.apps[1:]))).memory
+        assert after.tenants["a"].partition("/")[2] == after.tenants["b"].partition("/")[2] == "1:2"
 
     def test_joined_type_without_a_speed_of_any_job_stays_idle_and_changes_no_grant(self):
         cpus = DeviceType(name="cpu", kind=DeviceKind.CPU)

@@ -198,7 +198,7 @@ RUNNING = Profile(state=ProfileState.RUNNING, types=("k80", "v100"))
 
 
 class TestUnits:
-    """Speeds are relative to that on the type of the gang that a job holds, which changes from round to round."""
+    """Reported speeds are in the unit of the type on which a job was timed first; that may change."""
 
     def test_run_on_the_second_type_is_measured_in_the_unit_of_the_first(self):
         running = replace(HALF, state=ProfileState.RUNNING, job_id="j")

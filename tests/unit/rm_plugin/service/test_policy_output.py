@@ -48,7 +48,7 @@ def played(policy, specs, see, cluster=HYBRID, **settings):
     """Play a round in which every app wants one device, and see what `see(case, site, entries)` returns."""
 
     async def scenario():
-        case = ServiceCase(MemoryStore(), policy=policy, cluster=cluster, **settings)
+        case = ServiceCase(MemoryStore(), policy=policy, cluster=cluster, report_deadline_s=5.0, **settings)
         case.recorder.record("rm_started", detail={"policy": policy})
         sessions = [await case.manager.register(registration(await case.manager.submit(spec))) for spec in specs]
 

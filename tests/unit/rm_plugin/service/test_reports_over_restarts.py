@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from instant_loop import run_instantly
 from service_cases import NOW_S, ServiceCase, app, report
 
 from rm_plugin.arbiter.core import MASTER_UNAVAILABLE
@@ -15,7 +16,7 @@ LEASE_S = 600.0
 
 
 def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    run_instantly(scenario())
 
 
 def reports(entry, session):

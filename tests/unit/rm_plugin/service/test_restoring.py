@@ -1,10 +1,10 @@
 """Stores with unreadable rows: these are reported and skipped, and the service starts."""
 
-import asyncio
 import sqlite3
 
 import msgspec
 import pytest
+from instant_loop import run_instantly
 from msgspec.structs import replace
 from service_cases import NOW_S, ServiceCase, app, registration, report
 
@@ -65,7 +65,7 @@ def restarted(path, damage, *, leases=()):
         store.close()
         return again, entry
 
-    return asyncio.run(asyncio.wait_for(whole(), 20))
+    return run_instantly(whole())
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_round_events_with_app_id_are_no_rounds():
             index.take(event)
         assert [record.round_id for record in index.rounds()] == [1]
 
-    asyncio.run(whole())
+    run_instantly(whole())
 
 
 def test_invalid_duration_is_left_out_of_sums():
@@ -173,7 +173,7 @@ def test_invalid_duration_is_left_out_of_sums():
             index.take(event)
         assert (index.totals.checkpoint.count, index.totals.checkpoint.sum_s) == (1, 1.5)
 
-    asyncio.run(whole())
+    run_instantly(whole())
 
 
 def test_second_lease_reserved_on_same_gpu_is_revoked():
@@ -197,7 +197,7 @@ def test_second_lease_reserved_on_same_gpu_is_revoked():
         assert [lease.lease_id for lease in again.arbiter.table.reserved.values()] == [1]
         assert [lease.lease_id for lease in store.leases()] == [1]
 
-    asyncio.run(scenario())
+    run_instantly(scenario())
 
 
 def test_app_that_the_new_policy_would_refuse_is_named_in_the_log(caplog):
@@ -211,7 +211,7 @@ def test_app_that_the_new_policy_would_refuse_is_named_in_the_log(caplog):
         assert caplog.text == ""
         ServiceCase(store, policy="allox")
 
-    asyncio.run(scenario())
+    run_instantly(scenario())
     assert "jobs of app-0001 wait until the policy changes: policy allox gives each job one device" in caplog.text
     assert "app-0002" not in caplog.text
 
@@ -277,7 +277,7 @@ class TestPolicyMemory:
                 await case.round()
             return store
 
-        return asyncio.run(scenario())
+        return run_instantly(scenario())
 
     def test_it_survives_a_restart(self, store):
         again = ServiceCase(store, decider=Counting())
@@ -295,7 +295,7 @@ class TestPolicyMemory:
             await case.round(answers)
             return case, ServiceCase(store, policy="oef")
 
-        case, again = asyncio.run(scenario())
+        case, again = run_instantly(scenario())
         memory = again.arbiter.begin_round(NOW_S)[0].memory
         assert memory == case.arbiter.begin_round(NOW_S)[0].memory
         assert memory.starved == {"app-0005": 1}
@@ -326,7 +326,7 @@ class TestPolicyMemory:
             case.check()
             return waiting, on_new, memory_after(store, policy=make_policy("oef"))
 
-        waiting, on_new, memory = asyncio.run(scenario())
+        waiting, on_new, memory = run_instantly(scenario())
         assert len(waiting) == 1
         assert on_new == waiting
         assert memory.types == ("k80", "v100")
