@@ -28,7 +28,7 @@ from themis.apps import (
     TunerSpec,
 )
 from themis.code_archive import pack_code
-from themis.config.app_limits import check_limits
+from themis.config.app_limits import check_limits, check_pattern
 from themis.config.loader import Section, fit, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
@@ -241,6 +241,7 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     check_acts(tuner, jobs=len(sets), iterations=iterations, source=source)
     app = _app(file, sets, shape, iterations, tuner)
     check_limits(app, source)
+    check_pattern(app.metric, source)
     return app
 
 
