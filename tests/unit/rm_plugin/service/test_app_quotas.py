@@ -283,6 +283,18 @@ def test_a_submission_over_the_rate_is_refused_until_time_has_passed(tmp_path):
     run(body)
 
 
+def test_a_user_over_its_own_rate_does_not_use_up_that_of_its_queue(tmp_path):
+    async def body():
+        case = case_of(tmp_path, "submissions_per_minute: 3\neach_user: {submissions_per_minute: 1}")
+        await case.manager.submit(of("anna", "any", "a"))
+        for _ in range(5):
+            with pytest.raises(InputError, match="user anna in queue root"):
+                await case.manager.submit(of("anna", "any", "again"))
+        await case.manager.submit(of("bob", "any", "b"))
+
+    run(body)
+
+
 def test_a_queue_that_the_file_lacks_is_refused(tmp_path):
     async def body():
         case = case_of(tmp_path, LIMITED)
