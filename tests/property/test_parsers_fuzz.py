@@ -13,7 +13,7 @@ from am.runtimes.remote import frames
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.policies.allox.instance_file import read_instance as read_allox
 from rm_plugin.policies.oef.instance_file import read_instance as read_oef
-from rm_plugin.service.own_page import is_own_page, peer_address
+from rm_plugin.service.own_page import own_page, peer_address
 from submarine_client.groups import load_app
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import load_rm_settings
@@ -158,7 +158,7 @@ def test_damaged_trace_is_read_or_refused(read, sample, tmp_path):
 @given(st.text(), st.text())
 def test_addresses_that_apps_name_are_judged(page_url, peer):
     peer_address(peer)
-    is_own_page("http://127.0.0.1:1/" + page_url, peer)
+    own_page("http://127.0.0.1:1/" + page_url, peer)
 
 
 CONVERTED = {
