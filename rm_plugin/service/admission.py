@@ -11,7 +11,7 @@ from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster, Machine
 from themis.config.app_limits import MAX_VALUES, check_few, check_limits
 from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
-from themis.config.names import check_app_name, check_job_id, check_label
+from themis.config.names import check_app_name, check_job_id, check_label, check_queue_name
 from themis.errors import InputError, UnknownNameError
 from themis.speeds import speed_on
 
@@ -26,7 +26,7 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     """
     check_app_name(spec.name, _SOURCE)
     check_label(spec.user, "user", _SOURCE)
-    check_label(spec.queue, "queue", _SOURCE)
+    check_queue_name(spec.queue, "queue", _SOURCE)
     _check_count("priority", spec.priority, least=-1000, most=1000)
     check_label(spec.tuner.name, "tuner", _SOURCE)
     if spec.program.name:

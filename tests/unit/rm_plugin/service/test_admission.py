@@ -35,6 +35,7 @@ def test_valid_app_is_accepted():
         (replace(APP, name="../up"), "the app submitted: a name is up to 63 of a-z"),
         (replace(APP, name="app-0001"), "the app submitted: a name must not look like the id of an app"),
         (replace(APP, user="al\nice"), "the app submitted: user is not text that can be shown: 'al\\nice'"),
+        (replace(APP, queue="=1+1"), "queue does not begin with a letter, a digit or '_': '=1+1'"),
         (replace(APP, queue=""), "the app submitted: queue is not text that can be shown: ''"),
         (with_job(job_id="../../etc"), "unusable job id: '../../etc'; use 1 to 200 characters that can be shown"),
         (with_job(job_id=".."), "unusable job id"),
