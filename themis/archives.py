@@ -16,7 +16,6 @@ from typing import IO
 from themis.capped_files import first_kept
 from themis.errors import ThemisError
 
-
 _MAX_READ_BYTES = 1024 * 1024
 """Headers are smaller, and contents are read in smaller parts."""
 
@@ -89,6 +88,7 @@ class _Unpacked(io.RawIOBase):
         return part
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        assert whence == io.SEEK_SET
         if offset < self._at:
             raise ArchiveError("an archive has a file of negative size")
         self._check(offset)

@@ -115,7 +115,7 @@ def test_a_user_of_four_apps_gets_no_more_than_a_user_of_one(policy):
 def test_a_split_gains_no_gpu_in_a_round(policy, work):
     """`themis` and `worst_rho_first` go by rho, which parts report for themselves.
 
-    Under `fair_finish` each app that would miss its fair end gets one gang first, so that parts of a short app get more.
+    Under `fair_finish` each app that would miss its fair end gets one gang first. So parts of a short app get more.
     """
 
     def gpus(parts):
@@ -128,7 +128,8 @@ def test_a_split_gains_no_gpu_in_a_round(policy, work):
                 round_id=1,
                 rho=2.0,
                 demands=tuple(
-                    GangDemand(job_id=f"j{place}", min_gpus=1, max_gpus=2, work_left_gpu_s=each) for place in range(jobs)
+                    GangDemand(job_id=f"j{place}", min_gpus=1, max_gpus=2, work_left_gpu_s=each)
+                    for place in range(jobs)
                 ),
                 phases_left=(PhaseLeft(jobs=jobs, work_gpu_s=jobs * each, longest_gpu_s=each, gang_gpus=2),),
             )
