@@ -1,5 +1,6 @@
 """The state of a search: phases, losers, the app's work, and taking up a journal at any line."""
 
+import asyncio
 import math
 import random
 import shutil
@@ -445,6 +446,16 @@ def test_a_pace_is_journaled_when_it_is_new_or_changed_by_a_tenth(bench):
     run_on(one.search.jobs["j1"], "", 0.5, lines=3)
     one.search.keep_measurements(one.search.jobs["j1"])
     assert len(lines) == total
+
+
+def test_pace_that_the_log_showed_before_the_app_master_died_is_known_to_the_next(attempt):
+    async def run(one):
+        await one.start("j0")
+        one.log("j0", *[0.5] * 6)
+
+    asyncio.run(run(attempt()))
+    profile = attempt().jobs["j0"].profile
+    assert profile.serial_iteration_s == pytest.approx(1.0)
 
 
 def facts(search):
