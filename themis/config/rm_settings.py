@@ -300,7 +300,8 @@ class RmSettings(Section):
     )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     late_order: LateOrder = Field(
-        default=LateOrder.SHORTEST, description="which of the jobs that wait for long `allox_plus` starts first"
+        default=LateOrder.SHORTEST,
+        description="which of the jobs that have waited for more than 500 s `allox_plus` starts first",
     )
     preemption_margin: float = Field(
         default=0.8,
