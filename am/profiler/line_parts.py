@@ -22,7 +22,7 @@ _LEAD = re.compile(rf"[^a-z]*{_HELD_OUT_WORD}\b(?![./])")
 _SET = r"(?:train|training|val|vali|valid|validation|eval|evaluation|test|testing|cv)"
 _SECTION = re.compile(
     rf"(?<![\w./-]){_SET}(?:[_ ](?:set|metrics|results|stats|error|loop|net output #[0-9]+))?"
-    r"(?: *[\])|]| *: *(?!true|false|none|null|yes|no\b)[\[({a-z]| +- )"
+    r"(?: *[\])|]| *: *(?!true|false|none|null|yes|no\b)[\[({a-z]| *= *\w{0,40}[\[({]| +- )"
     # `phase=val`
     rf"|\b(?:phase|split|mode|stage|set|dataset|subset|type|prefix) ?[:=] ?{_SET}(?![\w./-])"
 )

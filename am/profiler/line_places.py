@@ -23,7 +23,7 @@ _STEPS = re.compile(
 
 _IN_EPOCH = frozenset(("batch", "batch_idx", "minibatch", "mini-batch"))
 _EPOCH = re.compile(
-    r"(?<!\w)ep(?:och)?(?:\((?:train|training)\))?(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
+    r"(?<!\w)ep(?:och|\.)?(?:\((?:train|training)\))?(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
     r"(?P<epoch>[0-9]{1,9})(?P<part>\.[0-9]{1,18})?(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?(?![\w%]|\.\d)"
 )
 _EPOCH_BEHIND = re.compile(r"(?<![\w./,:-])(?P<epoch>[0-9]{1,9}) ?epoch(?!s|\w*=)")
@@ -41,12 +41,13 @@ _PAIR = re.compile(
     r"\[(?P<epoch>[0-9]{1,9})/(?P<epochs>[0-9]{1,9})\] ?\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]"
 )
 _BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
-_ROUND = re.compile(r"(?:^|\] )\[(?P<round>[0-9]{1,12})\]\s")
+_ROUND = re.compile(r"(?:^|\] )(?:\[(?P<round>[0-9]{1,12})\]|(?P<before>[0-9]{1,12}):)\s")
 _HEAD = re.compile(
     r"\W*(?:(?:start(?:ing)?|begin(?:ning)?|train(?:ing)?|going into|entering|running)(?: of)? )?"
     r"(?:epoch[ :=#\[]*(?P<epoch>[0-9]{1,9})(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?)?\W*"
     rf"(?:(?:global )?(?:step|iteration|iter|batch)[ :=#\[]*(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?)?"
-    r"(?:\W*|\W.*:)"
+    # Behind that no sentence goes on: `Epoch 3 | 12 s`, but not `Epoch 3 was best`.
+    r"\s*(?:[^\s\w].*)?"
 )
 
 
@@ -140,7 +141,7 @@ def _step(text: str, loss_at: int, epoch: re.Match[str] | None) -> tuple[int | N
         done, total = [part for part in counts[-1].groups() if part is not None]
         return int(done), int(total), True
     if epoch is None and (boosted := _ROUND.search(text, 0, loss_at)):
-        return int(boosted["round"]), None, False
+        return int(boosted["round"] or boosted["before"]), None, False
     return None, None, False
 
 

@@ -30,15 +30,21 @@ _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
 _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
-    rf"(?<![\w./-])(?P<words>(?:[a-z]\w{{0,19}} ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
+    rf"(?<![\w./-])(?P<words>(?:[a-z]\w{{0,19}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
     rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
     # `loss (for one batch) at step 200: 0.69`
     rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
     rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
     rf"(?P<sep> *(?:[:=]|[-=]>) *| +is +(?![a-z])| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
 )
+_OF_SETS = re.compile(
+    rf"\bloss(?:es)?[ :=(-]{{1,4}}(train|training)[ :=]{{1,3}}({NUMBER})[ ,;|/]{{1,4}}(?:and )?"
+    r"(val|valid|validation|eval|test)[ :=]{1,3}(?=[-+.0-9ni])",
+    re.IGNORECASE,
+)
+"""`LOSS train 0.69 valid 0.70`"""
 _ACCURACY = re.compile(
-    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}} )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
+    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}}\.? )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
     rf"(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})(?: */ *(?P<of>[0-9]{{1,15}}))?(?P<percent> *%)?(?![\w]|\.\d)"
 )
 _MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
@@ -84,7 +90,8 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
         line: The line.
         held_out: Whether the losses are of held-out data unless the line says otherwise.
     """
-    plain = line.replace('"', "").replace("'", "")
+    plain = line.replace('"', "").replace("'", "").replace("\t", " ")
+    plain = _OF_SETS.sub(r"\1 loss=\2 \3 loss=", plain)
     text = plain.lower()
     parts = held_out_parts(text, held_out=held_out)
     losses = _losses(plain, text, parts)

@@ -183,7 +183,7 @@ def behind_bars(text):
 
 BY_HAND = [
     # Name, iterations asked for; iteration, training loss, held-out loss, accuracy.
-    ("torchvision", 782, (781, 1.1121, 1.0311, 0.61)),
+    ("torchvision", 782, (782, 1.1121, 1.0311, 0.61)),
     ("imagenet_example", 200, (200, 4.9221, 4.05, 0.181)),
     ("speechbrain", 15, (2, 1.31, 1.12, 0.61)),
     ("catalyst", 3, (2, 0.3123, 0.2523, None)),
@@ -209,6 +209,11 @@ BY_HAND = [
     ("rich_progress", 100, (2, 0.8123, None, None)),
     ("allennlp", 3, (2, 0.4923, None, None)),
     ("wenet", 3, (1, 112.123456, 88.123456, None)),
+    ("torchtext", 10, (2, 0.812, 0.832, 0.741)),
+    ("pytorch_tutorial", 5, (2, 0.8123, 0.8323, None)),
+    ("nested_objects", 100, (2, 0.8123, 0.8323, None)),
+    ("tabs", 10, (2, 0.8123, 0.8323, None)),
+    ("counted", 100, (20, 0.8123, 0.8323, None)),
 ]
 
 
