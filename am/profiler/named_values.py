@@ -123,8 +123,8 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
             continue
         held_out = bool(words & HELD_OUT) or (parts.at(match.start("name")) is True and not words & TRAINED)
         total = camel or named - HELD_OUT <= _TOTAL
-        blank = not match["sep"].strip()
-        if blank and not (held_out or total):
+        sure = bool(match["sep"].strip()) or "_" in name
+        if not (sure or held_out or total):
             continue
         value = match["value"]
         if held_out and (mean := _MEAN.match(text, match.end())):
@@ -134,7 +134,7 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
                 at=match.start(),
                 rank=2 if not total else 0 if before - HELD_OUT <= _TOTAL else 1,
                 held_out=held_out,
-                sure=not blank or "_" in name,
+                sure=sure,
                 value=float(value),
             )
         )
