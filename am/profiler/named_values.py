@@ -60,21 +60,23 @@ class NamedValues:
 
     Attributes:
         place: The step and the epoch.
-        loss: Training loss. `sure`: its notation or its name leaves no doubt, as in `loss: 3` or `train_loss 3`.
+        loss: Training loss.
         held_out_loss: Loss on held-out data.
         accuracy: Accuracy as a share, on held-out data where the line names any such.
     """
 
     place: LinePlace
     loss: float | None = None
-    sure: bool = False
     held_out_loss: float | None = None
     accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """A loss of a line. The one with the lowest rank counts: a total before a part of it."""
+    """A loss of a line. The one with the lowest rank counts: a total before a part of it.
+
+    It is sure if its notation or its name leaves no doubt, as in `loss: 3`, `train_loss 3` or `train: loss 3`.
+    """
 
     at: int
     rank: int
@@ -99,7 +101,6 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
         return NamedValues(LinePlace())
     values = NamedValues(line_place(text, losses[0].at))
     if trained := min((each for each in losses if not each.held_out), key=lambda each: each.rank, default=None):
-        values.sure = trained.sure
         if trained.sure or values.place.step is not None or values.place.epoch is not None:
             values.loss = trained.value
     if measured := min((each for each in losses if each.held_out), key=lambda each: each.rank, default=None):
@@ -121,9 +122,10 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
         words |= {"val"} if camel and name[:1] in "vte" and not name.startswith(("tr", "to")) else set()
         if words & _NOT_MEASURED or _is_cut(text, match):
             continue
-        held_out = bool(words & HELD_OUT) or (parts.at(match.start("name")) is True and not words & TRAINED)
+        part = parts.at(match.start("name"))
+        held_out = bool(words & HELD_OUT) or (part is True and not words & TRAINED)
         total = camel or named - HELD_OUT <= _TOTAL
-        sure = bool(match["sep"].strip()) or "_" in name
+        sure = bool(match["sep"].strip()) or "_" in name or part is not None
         if not (sure or held_out or total):
             continue
         value = match["value"]

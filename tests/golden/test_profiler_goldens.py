@@ -209,6 +209,7 @@ BY_HAND = [
     ("rich_progress", 100, (2, 0.8123, None, None)),
     ("allennlp", 3, (2, 0.4923, None, None)),
     ("wenet", 3, (1, 112.123456, 88.123456, None)),
+    ("sets", 10, (2, 0.8123, 0.8323, 0.741)),
     ("torchtext", 10, (2, 0.812, 0.832, 0.741)),
     ("pytorch_tutorial", 5, (2, 0.8123, 0.8323, None)),
     ("nested_objects", 100, (2, 0.8123, 0.8323, None)),
