@@ -100,10 +100,12 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
     if not losses:
         return NamedValues(LinePlace())
     values = NamedValues(line_place(text, losses[0].at))
-    if trained := min((each for each in losses if not each.held_out), key=lambda each: each.rank, default=None):
-        if trained.sure or values.place.step is not None or values.place.epoch is not None:
-            values.loss = trained.value
-    if measured := min((each for each in losses if each.held_out), key=lambda each: each.rank, default=None):
+    placed = values.place.step is not None or values.place.epoch is not None
+    trained = min((each for each in losses if not each.held_out), key=lambda each: each.rank, default=None)
+    if trained is not None and (trained.sure or placed):
+        values.loss = trained.value
+    measured = min((each for each in losses if each.held_out), key=lambda each: each.rank, default=None)
+    if measured is not None:
         values.held_out_loss = measured.value
         values.accuracy = _accuracy(text, parts)
     return values
