@@ -51,7 +51,7 @@ class HostedApps:
         self._on_entered, self._on_failed = on_entered, on_failed
         self._apps: dict[str, AppEntry] = {}
         self._to_enter: dict[str, AppEntry] = {}
-        self._at_once = _ENTER_AT_ONCE
+        self._suspects: set[str] = set()
         self._to_leave: set[str] = set()
         self._first_reports: dict[str, AppReport] = {}
         self._sent_cluster: pb.Registered | None = None
@@ -77,6 +77,7 @@ class HostedApps:
         if self._to_enter.pop(app_id, None) is None:
             self._to_leave.add(app_id)
         self._first_reports.pop(app_id, None)
+        self._suspects.discard(app_id)
         return True
 
     async def reports(
@@ -197,7 +198,8 @@ class HostedApps:
         if self._is_outdated:
             request.cluster.CopyFrom(cluster)
             self._begin_anew()
-        some = dict(islice(self._to_enter.items(), self._at_once))
+        others = ((app_id, entry) for app_id, entry in self._to_enter.items() if app_id not in self._suspects)
+        some = dict(islice(others, _ENTER_AT_ONCE)) or dict(islice(self._to_enter.items(), 1))
         request.enter.extend(
             [
                 pb.HostedApp(
@@ -215,17 +217,20 @@ class HostedApps:
             self._note_lost_with(some)
             raise
         self._sent_cluster = cluster
+        self._suspects.difference_update(some)
         for first in reply.entered:
             self._take(first)
-        if not self._to_enter:
-            self._at_once = _ENTER_AT_ONCE
 
     def _note_lost_with(self, some: Mapping[str, AppEntry]) -> None:
-        """One of these apps may be what ends the host: the next ones enter one by one, until it is known which."""
-        if self._at_once == 1:
-            for entry in some.values():
-                self._on_failed(entry, "the agent host was lost while it evaluated the app")
-        self._at_once = 1
+        """One of these apps may have ended the host: they enter after all others, one by one.
+
+        An app with which the host is lost for a second time is the one.
+        """
+        again = self._suspects.intersection(some)
+        self._suspects.update(some)
+        for app_id in again:
+            self._suspects.discard(app_id)
+            self._on_failed(some[app_id], "the agent host was lost while it evaluated the app")
 
     def _take(self, first: pb.FirstReport) -> None:
         entry = self._to_enter.pop(first.app_id, None)

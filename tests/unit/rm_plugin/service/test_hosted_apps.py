@@ -330,6 +330,29 @@ def test_app_that_ends_the_host_gets_its_app_master_and_the_others_are_answered_
     run(scenario())
 
 
+def test_after_a_loss_the_apps_that_did_not_enter_with_it_enter_together(tmp_path):
+    entered_together = []
+
+    class WatchedHost(PoisonedHost):
+        async def ask(self, request):
+            entered_together.append(len(request.enter))
+            return await super().ask(request)
+
+    async def scenario():
+        service = case(tmp_path, WatchedHost())
+        hosted = service.manager.hosted
+        poison = await service.manager.submit(replace(SPECS[1], name="poison"))
+        await until(lambda: hosted._suspects == {poison.app_id})
+        for spec in SPECS[:3]:
+            await service.manager.submit(spec)
+        await until(lambda: poison.attempt == 1)
+        await entered(service)
+        # The app that is suspected enters last.
+        assert max(entered_together) > 1 and not hosted._suspects
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("losses", [1, 2])
 def test_lost_host_is_replaced_within_a_round(tmp_path, losses):
     async def scenario():
