@@ -66,7 +66,7 @@ def local_search(
     candidate: Counts,
     lowest: float,
     score: Callable[[Counts, float], Scores],
-    moves: Counts | Moves,
+    moves: Moves,
     limits: Limits,
     steps: Iterable[int],
 ) -> Iterator[tuple[Counts, float]]:
@@ -151,16 +151,11 @@ def greedy_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
         yield from [tuple(each[0].tolist()) for each in found if each]
 
 
-def _near_moves(kinds: Sequence[GangKind]) -> Counts:
-    """Changes among the kinds that are placed near; none if these all have one size."""
-    near = list(_near(kinds))
-    if len({kinds[index].at.gpus for index in near}) < 2:
-        return np.zeros((0, len(kinds)), dtype=np.int64)
-    one = np.eye(len(kinds), dtype=np.int64)
-    moves = [one[index] for index in near]
-    swaps = [one[left] - one[right] for left, right in itertools.pairwise(near)]
-    moves += [*swaps, *(-swap for swap in swaps), *_split_moves(one, [kind.at.gpus for kind in kinds], near)]
-    return np.concatenate([repeats * np.array(moves) for repeats in _REPEATS])
+def _near_moves(kinds: Sequence[GangKind]) -> Moves:
+    """Changes among the kinds that are placed near, each kind replaced only by those next to it."""
+    near, sizes = list(_near(kinds)), [kind.at.gpus for kind in kinds]
+    pairs = list(itertools.pairwise(near))
+    return _repeated(_moves(sizes, near, [*pairs, *((right, left) for left, right in pairs)]), len(kinds), _REPEATS)
 
 
 def _near(kinds: Sequence[GangKind]) -> Iterator[int]:
@@ -220,25 +215,28 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
         yield tuple(tried[index].tolist())
 
 
-def _all_moves(sizes: tuple[int, ...], repeats: tuple[int, ...]) -> Moves:
-    """Distinct changes among all kinds of these sizes in GPUs; none if there is one size only."""
-    if len(set(sizes)) < 2:
-        return np.zeros((0, len(sizes)), dtype=np.int8)
-    one = np.eye(len(sizes), dtype=np.int8)
-    indices = range(len(sizes))
-    moves = [*one]
-    for left, right in itertools.permutations(indices, 2):
-        moves.append(one[left] - one[right])
+def _all_moves(sizes: Sequence[int], repeats: Sequence[int]) -> Moves:
+    """Distinct changes among all kinds of these sizes in GPUs, also a few gangs for as many GPUs in others."""
+    one, pairs = np.eye(len(sizes), dtype=np.int8), list(itertools.permutations(range(len(sizes)), 2))
+    moves = _moves(sizes, range(len(sizes)), pairs)
+    for left, right in pairs if moves else ():
         gpus = math.lcm(sizes[left], sizes[right])
         if gpus <= _MAX_EXCHANGED_GPUS:
             moves.append(gpus // sizes[left] * one[left] - gpus // sizes[right] * one[right])
-    stacked = np.stack([*moves, *_split_moves(one, sizes, indices)])
-    return np.unique(np.concatenate([count * stacked for count in repeats]), axis=0)
+    return np.unique(_repeated(moves, len(sizes), repeats), axis=0)
 
 
-def _split_moves(one: NDArray[np.int8] | Counts, sizes: Sequence[int], indices: Sequence[int]) -> Iterator[Counts]:
-    """Changes that split one gang in two, or join two gangs."""
+def _moves(sizes: Sequence[int], indices: Sequence[int], pairs: Iterable[tuple[int, int]]) -> list[Moves]:
+    """A gang more, the first of a pair for the second, a gang split in two, two joined; none if there is one size."""
+    if len({sizes[index] for index in indices}) < 2:
+        return []
+    one = np.eye(len(sizes), dtype=np.int8)
+    moves = [*one[list(indices)], *(one[left] - one[right] for left, right in pairs)]
     for whole, left, right in splits(sizes, indices):
         split = one[left] + one[right] - one[whole]
-        yield split
-        yield -split
+        moves += [split, -split]
+    return moves
+
+
+def _repeated(moves: Sequence[Moves], kinds: int, repeats: Sequence[int]) -> Moves:
+    return np.concatenate([count * np.array(moves, dtype=np.int8).reshape(-1, kinds) for count in repeats])
