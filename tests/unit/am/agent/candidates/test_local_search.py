@@ -1,4 +1,4 @@
-"""Both local searches: never worse than their start, and within the free capacity."""
+"""Both uses of local search: never worse than their start, and within the free capacity."""
 
 import itertools
 import math
