@@ -80,7 +80,7 @@ def local_search(
         score: Scores of candidates, none below 0. One that reaches the second argument need not be exact.
         moves: The changes. Of equally good ones the first is made.
         limits: Limits of all candidates after the start.
-        steps: An item for each step that may be tried.
+        steps: An item for each step that may be tried. Searches that follow each other may share an iterator.
     """
     yield candidate, lowest
     for _ in steps:
