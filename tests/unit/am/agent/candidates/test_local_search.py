@@ -148,6 +148,14 @@ def test_target_search_does_not_change_gangs_of_one_size():
     assert list(target_search(space_of(kinds, 4, capacity.gpus, app.jobs, capacity=capacity), [start])) == []
 
 
+def test_target_search_ends_where_no_end_can_be_earlier():
+    app, capacity = app_of([job(f"j{n}", 0.0, ELASTIC, STRICT) for n in range(5)]), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
+    start = tuple(int(place == 0) for place in range(len(kinds)))
+    found = list(target_search(space_of(kinds, 5, capacity.gpus, app.jobs, capacity=capacity), [start]))
+    assert {phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in found} == {0.0}
+
+
 def test_target_search_yields_nothing_without_a_start_that_fits_and_ends():
     app, capacity = app_with([RIGID, WIDE], STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
