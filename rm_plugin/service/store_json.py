@@ -20,7 +20,10 @@ def to_json(value: Mapping[str, object]) -> str:
         text = msgspec.json.encode(value).decode()
         if "null" not in text:
             return text
-    return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 
 def from_json(text: str) -> Mapping[str, object]:
