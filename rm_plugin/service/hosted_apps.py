@@ -51,6 +51,7 @@ class HostedApps:
         self._on_entered, self._on_failed = on_entered, on_failed
         self._apps: dict[str, AppEntry] = {}
         self._to_enter: dict[str, AppEntry] = {}
+        self._at_once = _ENTER_AT_ONCE
         self._to_leave: set[str] = set()
         self._first_reports: dict[str, AppReport] = {}
         self._sent_cluster: pb.Registered | None = None
@@ -196,7 +197,7 @@ class HostedApps:
         if self._is_outdated:
             request.cluster.CopyFrom(cluster)
             self._begin_anew()
-        some = dict(islice(self._to_enter.items(), _ENTER_AT_ONCE))
+        some = dict(islice(self._to_enter.items(), self._at_once))
         request.enter.extend(
             [
                 pb.HostedApp(
@@ -208,10 +209,23 @@ class HostedApps:
                 for app_id, entry in some.items()
             ]
         )
-        reply = await self._ask(request)
+        try:
+            reply = await self._ask(request)
+        except HostLostError:
+            self._note_lost_with(some)
+            raise
         self._sent_cluster = cluster
         for first in reply.entered:
             self._take(first)
+        if not self._to_enter:
+            self._at_once = _ENTER_AT_ONCE
+
+    def _note_lost_with(self, some: Mapping[str, AppEntry]) -> None:
+        """One of these apps may be what ends the host: the next ones enter one by one, until it is known which."""
+        if self._at_once == 1:
+            for entry in some.values():
+                self._on_failed(entry, "the agent host was lost while it evaluated the app")
+        self._at_once = 1
 
     def _take(self, first: pb.FirstReport) -> None:
         entry = self._to_enter.pop(first.app_id, None)
