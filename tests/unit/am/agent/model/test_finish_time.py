@@ -13,7 +13,7 @@ from am.agent.model.finish_time import (
     split_evenly,
     time_on_count_s,
 )
-from am.agent.model.views import GangAt, median_job
+from am.agent.model.views import GangAt, TypeView, median_job
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.cluster import Level
@@ -108,6 +108,11 @@ class TestEvenGangs:
     def test_not_nearer_than_asked_but_for_single_gpus(self):
         gangs = even_gangs(3, 2, JobShape(tasks=8), cluster_view_of(self.CLUSTER), Level.RACK)
         assert gangs == (GangAt(2, Level.RACK), GangAt(1, Level.SLOT))
+
+    def test_of_equally_fast_types_the_smaller_name_gives_its_gpus_first(self):
+        types = [TypeView(device=name, gpus=4, fitting_level=(Level.SLOT,) * 4) for name in ("v100", "k80")]
+        gangs = even_gangs(5, 2, JobShape(tasks=4), cluster_view_of(types=tuple(types)))
+        assert [(gang.gpus, gang.device) for gang in gangs] == [(2, "k80"), (2, "k80")]
 
 
 class TestFinishTime:
