@@ -136,14 +136,6 @@ def test_a_gang_is_begun_by_a_job_that_uses_all_of_it():
     assert [(each.job_id, size) for each, size in chosen] == [("e0", 3)]
 
 
-def test_of_equal_jobs_the_smaller_id_begins_the_gang():
-    """As above with two equal jobs: one follows p on the new gang, the other follows r. Packing takes them by id."""
-    pairs = job("p", 300.0, JobShape(tasks=2, min_tasks=1, gpus_per_task=2), FLAT)
-    equal = [job(name, 225.0, JobShape(tasks=3, min_tasks=3), FLAT) for name in ("e1", "e2")]
-    running = [(job("r", 600.0, JobShape(tasks=3, min_tasks=3), FLAT), GangAt(3, Level.SLOT))]
-    assert sizes_of([pairs, *equal], 3, laid, 0.0, lambda: DivisionContext(running=running)) == [("e1", 3)]
-
-
 def test_a_late_job_starts_on_a_gang_that_is_best_left_to_it():
     """It takes 250 s there; the two that wait take no longer together with the one that is free at 180 s."""
     wide = JobShape(tasks=4, min_tasks=4)

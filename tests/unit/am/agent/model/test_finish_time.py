@@ -8,6 +8,7 @@ from agent_cases import FLAT, ONE, STRICT, app_of, at, cluster_of, cluster_view_
 from am.agent.model.finish_time import (
     finish_time_s,
     gang_order,
+    job_order,
     job_time_s,
     phase_time_s,
     split_evenly,
@@ -56,6 +57,12 @@ class TestGangOrder:
     def test_what_is_left_is_the_smaller_device_name(self):
         gangs = [GangAt(1, Level.SLOT, device="k80"), GangAt(1, Level.SLOT, device="v100")]
         assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
+
+
+def test_jobs_come_by_smallest_gang_then_by_work_and_equal_ones_by_id():
+    """Few gangs can run the first, and the second would end last. The order of equal jobs decides which starts first."""
+    jobs = [job("wide", 10, JobShape(tasks=2, min_tasks=2)), job("long", 90), job("a1", 50), job("a10", 50)]
+    assert sorted(jobs[::-1], key=job_order) == jobs
 
 
 class TestPhaseTime:
