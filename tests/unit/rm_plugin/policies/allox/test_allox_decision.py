@@ -75,12 +75,6 @@ def test_of_equally_cheap_positions_the_first_machine_is_offered_one_more():
     assert found.positions_offered == (8, 7)
 
 
-def test_of_equally_free_machines_of_a_type_the_first_are_used():
-    """One job needs one of three machines."""
-    found = match(np.array([[5.0]]), [0, 0, 0], [2.0, 2.0, 2.0])
-    assert (found.queues, found.positions_offered) == (((0,), (), ()), (1, 0, 0))
-
-
 def test_machine_stays_idle_if_all_users_prefer_to_wait():
     jobs = [job("a", "ann", gpu=5, cpu=100), job("b", "bob", gpu=5, cpu=100)]
     machines = [machine("c0", "cpu"), machine("g0", "gpu", 10.0)]
