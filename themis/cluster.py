@@ -56,6 +56,8 @@ class DeviceType(Value, frozen=True, kw_only=True):
     """A model of device. `speed` is relative to the reference GPU; a job may state its own (`themis.speeds`).
 
     For example, on a type of speed 3 a job with 600 s of work on one reference GPU takes 200 s.
+
+    GPUs of an `emulated` type are declared and leased like others, but no machine has a card for them.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""Lifecycles as transition tables: which state may follow which, checked in one place and drawn from the same table."""
+"""Lifecycles of apps, jobs and leases as transition tables: which state may follow which.
+
+`Lifecycle.check` checks a change of state. The diagrams in docs/reference/lifecycles.md are drawn from the same tables.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +62,17 @@ class Lifecycle(Value, Generic[S], frozen=True):
     table: Mapping[S, tuple[S, ...]]
 
     def allows(self, old: S, new: S) -> bool:
-        """True when `new` may follow `old`."""
+        """Whether `new` may follow `old`."""
         return new in self.table.get(old, ())
 
     def check(self, old: S, new: S, subject: object) -> S:
-        """Return `new` when it may follow `old`; else raise InvariantError that names the subject."""
+        """Return `new` if it may follow `old`. Raises InvariantError, which names the subject, if not."""
         if not self.allows(old, new):
             raise InvariantError(f"{self.name} {subject} cannot go from {old} to {new}")
         return new
 
     def is_final(self, state: S) -> bool:
-        """True when nothing follows the state."""
+        """Whether nothing follows the state."""
         return not self.table.get(state, ())
 
     def to_mermaid(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from am.agent import _packing
 from am.agent.candidates.list_scheduling import shapes_array, sizes_by_work
 from am.agent.model.division_times import CERTAIN
-from am.agent.model.finish_time import JobTimes, gang_order, job_order, job_time_s, pace_on
+from am.agent.model.finish_time import JobTimes, gang_order, job_order, job_time_s, longest_first, pace_on
 from am.agent.model.views import GangAt, JobView
 from am.agent.packing.makespan import packed
 from am.jobs.finish_time_bound import FinishTimeBound
@@ -104,11 +104,6 @@ def best_starts(
 def _ends_later(bound: FinishTimeBound, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
     """Whether the last job provably ends after `best_s` with these new gangs."""
     return bound.shared_s(waiting, new) * CERTAIN > best_s and bound.packed_s(new) * CERTAIN > best_s
-
-
-def longest_first(job: JobView) -> tuple[float, str]:
-    """Sort key: the order in which waiting jobs are served."""
-    return -job.serial_work_s, job.job_id
 
 
 class _DivisionEvaluator:
@@ -276,7 +271,10 @@ def _divisions(waiting: Jobs, gpus: int) -> list[Division]:
 
 
 def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) -> Iterator[Division]:
-    """The largest gangs that the GPUs make: above all the gang that a job left, for jobs that need as many GPUs."""
+    """The largest gangs that the GPUs make: above all the gang that a job left, for jobs that need as many GPUs.
+
+    Of equally large gangs the one of smaller tasks comes first.
+    """
     largest = {(shape.usable_gpus(gpus), shape.gpus_per_task) for shape in {job.shape for job in waiting}}
     served: dict[str, JobView] = {}
     sizes: list[int] = []
@@ -337,7 +335,7 @@ def share_by_work(jobs: Sequence[JobView], gpus: int) -> Sizes:
 
 
 def _share_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
-    """The smallest gang for each of the first jobs, then task by task for the job with the least `turn`."""
+    """The smallest gang for each of the first jobs, then task by task for the first job with the least `turn`."""
     sizes: list[int] = []
     left = gpus
     for job in jobs:

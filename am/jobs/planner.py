@@ -18,6 +18,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from am.agent.model.demands import pays_above
+from am.agent.model.finish_time import longest_first
 from am.agent.model.views import GangAt, JobView
 from am.jobs.bid_division import division_of_bid
 from am.jobs.bound_gangs import plan_bound
@@ -164,8 +165,9 @@ def _plan_by_type(
 ) -> Plan:
     """Plan the GPUs of each device type by themselves, since a gang has one type.
 
-    The types with the highest mean speed over the waiting jobs come first, and the next type serves the jobs that are
-    left. A running job stays on its type. While a job stops, no GPU of any type is given back: it may be for that job.
+    The types with the highest mean speed over the waiting jobs come first (ties: the smaller name), and the next type
+    serves the jobs that are left. A running job stays on its type. While a job stops, no GPU of any type is given back:
+    it may be for that job.
     """
     usable = holdings.granted | holdings.reserved
     unsettled = any(job.stopping or not usable.issuperset(job.gpus) for job in jobs)
@@ -305,7 +307,7 @@ def _serve_waiting(
     gangs: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
         return gangs
-    waiting = [job.view for job in _longest_first(jobs) if not job.gpus]
+    waiting = sorted([job.view for job in jobs if not job.gpus], key=longest_first)
     by_id = sorted(jobs, key=lambda job: job.view.job_id) if waiting else []
     running = [(job.view, job.gpus) for job in by_id if job.gpus]
     while able := _runnable(waiting, idle):
@@ -379,10 +381,6 @@ def _context(
     )
 
 
-def _longest_first(jobs: Iterable[PlannedJob]) -> list[PlannedJob]:
-    return sorted(jobs, key=lambda job: (-job.view.serial_work_s, job.view.job_id))
-
-
 def _grow(
     jobs: Sequence[PlannedJob], waiting: Sequence[JobView], idle: Pool, restart_s: float
 ) -> dict[str, tuple[GpuId, ...]]:
@@ -396,7 +394,7 @@ def _grow(
     if not idle:
         return grown
     left = idle
-    for job in _longest_first(job for job in jobs if job.gpus):
+    for job in sorted((job for job in jobs if job.gpus), key=lambda job: longest_first(job.view)):
         if not left:
             break
         now = GangAt(len(job.gpus), idle.level_of(job.gpus))

@@ -1,4 +1,7 @@
-"""The Engine port: everything that the ResourceManager needs from the system that runs apps."""
+"""The Engine port: everything that the ResourceManager needs from the system that runs apps.
+
+That system is YARN (`yarn.py`), Docker (`docker.py`), or this machine, which runs apps as processes (`LocalEngine`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The certificate of a ResourceManager: load and check it, and make one with an authority of one's own."""
+"""The certificate of a ResourceManager: load it, check it, or make one.
+
+An *authority* (certificate authority, CA) signs the certificate. Clients and app masters have the certificate of the
+authority, and trust what it has signed. `init_tls` makes an authority in a folder, unless there is one. So a later
+certificate changes nothing for clients. The settings may also name files of another authority.
+"""
 
 from __future__ import annotations
 

@@ -257,7 +257,10 @@ def lie_by_factor(factor: float) -> Lie:
 
 
 def lie_by_largest_row(factor: float) -> Lie:
-    """The app multiplies the value of its largest row by `factor`. Of several rows of equal size, it takes the best."""
+    """The app multiplies the value of its largest row by `factor`.
+
+    Of rows of equal size it takes the best, and of equally good ones the first.
+    """
 
     def bid(truth: Bid) -> Bid:
         if not truth.rows:

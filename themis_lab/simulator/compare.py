@@ -54,7 +54,7 @@ demand to wait long, `isolated_fluid` apps whose jobs depend on each other."""
 
 
 def fairness_ratios(documents: Sequence[Document]) -> list[Document]:
-    """The median and the worst of `ratios_by_seed` of each policy, best policy first."""
+    """The median and the worst of `ratios_by_seed` of each policy, smallest first; last by the policy's name."""
     ratios = [
         {"policy": name, "median": median(each.values()), "worst": max(each.values())}
         for name, each in ratios_by_seed(documents).items()

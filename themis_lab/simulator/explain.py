@@ -195,7 +195,7 @@ def _served(round_: RoundRecord) -> dict[str, int]:
 
 
 def _named(served: Mapping[str, int]) -> str:
-    """Return apps with their GPUs, most GPUs first."""
+    """Return apps with their GPUs, most GPUs first; ties: by name."""
     ordered = sorted(served, key=lambda name: (-served[name], name))
     named = [f"{name} ({served[name]})" for name in ordered[:_MAX_NAMED]]
     more = len(ordered) - len(named)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from am.agent.candidates.gang_kinds import LocalitySensitivity
 from am.agent.model.demands import extension_pays, part_left, usable_gpus
-from am.agent.model.finish_time import job_time_s
+from am.agent.model.finish_time import job_time_s, longest_first
 from am.agent.model.views import AppView, GangAt, HeldGang, JobView
 from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
@@ -140,7 +140,7 @@ def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:
             bases.append(
                 (_Base(job, gang.gpus - gang.renewable_gpus, at, app.restart_s, must_pay=not gang.renewable), gang)
             )
-    return sorted(bases, key=lambda base: (-base[0].job.serial_work_s, base[0].job.job_id))
+    return sorted(bases, key=lambda base: longest_first(base[0].job))
 
 
 def _one_after_the_other(extensions: Sequence[Sequence[GangExtension]]) -> Iterator[tuple[GangExtension, ...]]:

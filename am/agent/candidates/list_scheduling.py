@@ -19,7 +19,7 @@ from am.agent import _candidates
 from am.agent.candidates.gang_kinds import Candidate
 from am.agent.candidates.gang_layout import GangLayout, Sizes
 from am.agent.candidates.search_space import PARTS_AT_ONCE, SearchSpace
-from am.agent.model.finish_time import unlike_in_pace
+from am.agent.model.finish_time import longest_first, unlike_in_pace
 from am.agent.model.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
@@ -54,7 +54,7 @@ class Jobs:
     """
 
     def __init__(self, jobs: Sequence[JobView], nearest: Mapping[tuple[int, int], Level]) -> None:
-        self._longest = sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id))
+        self._longest = sorted(jobs, key=longest_first)
         self._nearest = nearest
         rows, unlike = unlike_in_pace(self._longest)
         self._works_s = np.array([job.serial_work_s for job in self._longest], dtype=np.float64)
@@ -145,7 +145,7 @@ def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] =
         *(scheduled_by_shape(jobs, max_gangs, max_gpus, least) for least in _leasts_of(jobs)),
     ):
         by_total.setdefault(gpus, {})[sizes] = None
-    # Totals that are multiples of large powers of two come first.
+    # Totals that are multiples of large powers of two come first; ties: the smaller total.
     for gpus in sorted(by_total, key=lambda gpus: (-(gpus & -gpus), gpus)):
         share = gpus / max_gpus
         parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])

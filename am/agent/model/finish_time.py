@@ -45,7 +45,7 @@ def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
 
 
 def gang_order(gang: GangAt) -> tuple[int, int, int, str]:
-    """The sort key that breaks ties between gangs: the smaller first, then the looser level, then smaller units.
+    """The sort key that breaks ties between gangs: smaller, then looser, then in smaller units, then by device name.
 
     So a job leaves to others what it cannot use: a larger gang, or a tighter one.
     """
@@ -53,13 +53,18 @@ def gang_order(gang: GangAt) -> tuple[int, int, int, str]:
 
 
 def job_order(job: JobView) -> tuple[int, float, str]:
-    """The sort key by which jobs are put on gangs: largest smallest gang first, then longest.
+    """The sort key by which jobs are put on gangs: largest smallest gang first, then longest; ties: the smaller id.
 
     Few gangs can run a job that needs many GPUs. If short jobs that any gang can run came first, they would occupy the
     large gangs.
     """
     shape = job.shape
     return -shape.min_tasks * shape.gpus_per_task, -job.iterations_left * job.serial_iteration_s, job.job_id
+
+
+def longest_first(job: JobView) -> tuple[float, str]:
+    """The sort key by which jobs get GPUs: most work left first; ties: the smaller job id."""
+    return -job.serial_work_s, job.job_id
 
 
 def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:

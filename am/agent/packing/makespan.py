@@ -1,7 +1,8 @@
-"""Put jobs on gangs that run one job at a time, so that the last one ends early: the makespan on unrelated machines.
+"""Put jobs on gangs that run one job at a time, so that the last job ends early.
 
-Bids value this end, and the planner then puts the jobs there. `core/packing.c` has five methods. They run in this
-order, and the best result counts:
+The time at which it ends is the *makespan*. A bid values a bundle by its makespan, and the planner later puts the jobs
+on gangs by the same methods. In the literature this is scheduling on unrelated machines. `core/packing.c` has five
+methods. They run in this order, and the best result counts:
 
 1. Longest first, each job where it ends earliest (LPT).
 2. First fit under a bisected end (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to
@@ -17,10 +18,10 @@ Example: jobs of 3, 3, 2, 2 and 2 s on two identical gangs. LPT ends at 7 s: 3 +
 3 + 3 and 2 + 2 + 2. Minimum bin slack, for a gang with 7 s left and jobs of 5, 4 and 3 s: the longest first takes 5 s
 and leaves 2 s unused; 4 + 3 leave none, so the gang gets these.
 
-A bid times hundreds of divisions and packs only few of them closely, that is, by method 4 too. The planner packs few
-divisions: all of them closely, and then with randomly drawn exchanges (iterated local search). So the result after
-a job ends is hardly worse than before, and the bid's promise is usually kept (`am.jobs.bid_division`;
-docs/design/lateness.md has the exceptions).
+A bid times hundreds of divisions. It packs only those closely that end first. The planner compares few divisions. It
+packs all of them closely, and then tries randomly drawn exchanges (iterated local search). So when a job ends and the
+planner packs the others again, they end hardly later than before, and the bid's promise is usually kept
+(`am.jobs.bid_division`; docs/design/lateness.md has the exceptions).
 
 Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`.
 """

@@ -117,7 +117,10 @@ def _usable_machines(jobs: int, types: Indices, wait_s: Seconds) -> Indices:
 
 
 def _greedy_lengths(times_s: Seconds, wait_s: Seconds, order: Indices) -> Indices:
-    """Queue length of each machine if jobs, the longest first, take the cheapest position that is left."""
+    """Queue length of each machine if jobs, the longest first, take the cheapest position that is left.
+
+    Ties: the first machine.
+    """
     position = np.ones(len(wait_s))
     # One buffer: for small instances allocations cost more than the sums.
     cost = np.empty(len(wait_s))

@@ -11,10 +11,10 @@ from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
 from am.agent import _packing
 from am.agent.model.division_times import CERTAIN
-from am.agent.model.finish_time import job_time_s
+from am.agent.model.finish_time import job_time_s, longest_first
 from am.agent.model.views import GangAt, JobView
 from am.jobs import gpu_division
-from am.jobs.gpu_division import DivisionContext, best_starts, longest_first
+from am.jobs.gpu_division import DivisionContext, best_starts
 from themis.apps import JobShape
 from themis.cluster import Level
 
@@ -77,6 +77,15 @@ def test_a_gang_that_a_job_left_goes_to_one_that_needs_all_of_it():
     running = ((job(f"r{place}", 10.0, JobShape(), FLAT), GangAt(1, Level.SLOT)) for place in range(2))
     beside = DivisionContext(running=tuple(running))
     assert sizes_of(waiting, 4, laid, 0.0, lambda: beside) == [("wide0", 4)]
+
+
+def test_of_equally_large_gangs_the_one_of_smaller_tasks_is_filled_first():
+    """As above, but one wide job has tasks of two GPUs. It comes first by its id, and both would end all jobs alike."""
+    waiting = [job(f"narrow{place}", work, JobShape(), FLAT) for place, work in enumerate((110.0, 105.0))]
+    waiting += [job("pairs", 100.0, JobShape(tasks=2, min_tasks=2, gpus_per_task=2), FLAT)]
+    waiting += [job("singles", 100.0, JobShape(tasks=4, min_tasks=4), FLAT)]
+    running = tuple((job(f"r{place}", 10.0, JobShape(), FLAT), GangAt(1, Level.SLOT)) for place in range(2))
+    assert sizes_of(waiting, 4, laid, 0.0, lambda: DivisionContext(running=running)) == [("singles", 4)]
 
 
 def test_jobs_that_wait_behind_count():

@@ -535,6 +535,12 @@ class TestDeviceTypes:
         assert plan.start == {"a": gpus("m2/0", "m2/1")}
         assert plan.release == gpus("m0/0")
 
+    def test_of_equally_fast_types_the_smaller_name_comes_first(self):
+        equal = Speeds.of([("k80", 3.0), ("v100", 3.0)])
+        plan = self.run(planned("a", shape=JobShape()), granted=("m0/0", "m2/0"), speeds=equal)
+        assert plan.start == {"a": gpus("m0/0")}
+        assert plan.release == gpus("m2/0")
+
     def test_jobs_without_a_gang_on_one_type_get_one_on_the_next(self):
         plan = self.run(planned("a", shape=JobShape()), planned("b", shape=JobShape()), granted=("m0/0", "m2/0"))
         assert sorted(plan.start.values()) == sorted([gpus("m0/0"), gpus("m2/0")])

@@ -444,6 +444,14 @@ class TestSamplingRuns:
         first = sampled_round(apps, owners=owners)
         assert granted(first) == {"a0": {"k": 1}, "b0": {"k": 1}}
 
+    def test_of_apps_submitted_together_the_smaller_ids_are_sampled_first(self):
+        """One tenant's three apps; two K80 run samples at a time."""
+        apps = {name: [demand(2.0, job="j", gpus=1)] for name in ("a10", "a2", "a1")}
+        owners = dict.fromkeys(apps, AppOwner(user="ann"))
+        one_by_one = round_of(apps, owners=owners, profiling_runs=True, alpha=1.0)
+        together = replace(one_by_one, apps=tuple(replace(app, submitted_at_s=0.0) for app in one_by_one.apps))
+        assert granted(make_policy("allox").decide(together)) == {"a1": {"k": 1}, "a10": {"k": 1}}
+
     def test_tenant_whose_last_sample_is_oldest_goes_first(self):
         """One K80 may run a sample beside c's. ann's first app has ended, and her second is earlier than bob's."""
         owners = {"c": AppOwner(user="cid"), "a1": AppOwner(user="ann"), "b0": AppOwner(user="bob")}

@@ -147,6 +147,12 @@ def test_among_bidders_with_the_same_bid_the_earlier_id_gets_more(name):
     assert rows_won(solution) == {"a": 1, "b": 0, "c": 0}
 
 
+def test_of_equally_free_machines_the_smaller_id_gets_the_gang(any_solver):
+    machines = [machine(name, 2) for name in ("m1", "m10", "m0")]
+    solution = solve(any_solver, machines, bid("a", 0.1, row(0.9, gang(2, Level.SLOT))))
+    assert [each.gpus.by_machine() for each in solution.wins["a"].gangs] == [{"m0": 2}]
+
+
 @pytest.mark.parametrize("name", MIXED_INTEGER)
 def test_a_solve_without_time_says_so_with_its_gap(name):
     bids = [

@@ -163,6 +163,13 @@ def test_a_lie_by_the_largest_row_changes_that_one_alone():
     assert bid.rows[changed[0]].value == 2.0 * row.value
 
 
+def test_of_equally_large_and_valued_rows_the_first_is_changed():
+    largest = max(TRUE_BID.rows, key=lambda row: row.gpus)
+    twice = replace(TRUE_BID, rows=(largest, largest))
+
+    assert lie_by_largest_row(2.0).bid(twice).rows == (replace(largest, value=2.0 * largest.value), largest)
+
+
 def test_a_bid_without_rows_has_no_largest_row():
     empty = replace(TRUE_BID, rows=())
 
@@ -221,6 +228,18 @@ def test_a_wrong_statement_of_speed_holds_until_a_job_was_timed_on_a_second_type
     assert speeds_of(stated(timed(app, "k80"))) == wrong, "nothing to compare with"
     assert speeds_of(stated(timed(app, "k80", "v100"))) == speeds_of(app)
     assert stated(app).jobs[0].serial_iteration_s == app.jobs[0].serial_iteration_s
+
+
+def test_a_job_that_was_not_timed_assumes_what_the_first_of_those_timed_on_most_types_measured():
+    """The first ran on k80 first, whose stated speed is true. By the second, work would count three times."""
+    app = with_true_speeds()
+    timed_jobs = [
+        replace(app.jobs[0], job_id=name, measured=types)
+        for name, types in (("first", ("k80", "v100")), ("second", ("v100", "k80")))
+    ]
+    believed = wrong_statement_of_speed(3.0).view(replace(app, jobs=(*timed_jobs, app.jobs[1])))
+
+    assert believed.jobs[2] == app.jobs[1]
 
 
 def test_the_first_type_keeps_its_stated_speed_and_work_counts_in_its_units():

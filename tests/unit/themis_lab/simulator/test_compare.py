@@ -24,6 +24,18 @@ def test_ratio_is_the_worse_of_two_to_the_best_other_policy_and_below_one_counts
     ]
 
 
+def test_policies_of_equal_median_come_by_their_worst_seed_and_then_by_name():
+    runs = [
+        *(ranked("slaq", 1, 3.0, 1.0), ranked("srsf", 1, 1.0, 1.0), ranked("drf", 1, 3.0, 1.0)),
+        *(ranked("slaq", 2, 1.0, 1.0), ranked("srsf", 2, 2.0, 1.0), ranked("drf", 2, 1.0, 1.0)),
+        *(ranked("slaq", 3, 1.0, 1.0), ranked("srsf", 3, 1.0, 1.0), ranked("drf", 3, 1.0, 1.0)),
+    ]
+    # Each is the best but for one seed. `srsf` is worst at seed 2: 2/1. The others are at seed 1: 3/1.
+    assert [(each["policy"], each["median"], each["worst"]) for each in fairness_ratios(runs)] == [
+        *(("srsf", 1.0, 2.0), ("drf", 1.0, 3.0), ("slaq", 1.0, 3.0)),
+    ]
+
+
 def test_policies_without_a_rival_or_without_the_definitions_have_no_ratio():
     assert fairness_ratios([ranked("a", 1, 2.0, 2.0), ranked("b", 2, 2.0, 2.0)]) == []
     old = {"policy": "c", "seed": 1, "max_rho": {"themis": 1.0}}

@@ -39,6 +39,10 @@ def test_the_winners_of_most_gpus_are_named_first_and_the_rest_counted():
     assert why("b", proportional=many)[0] == "lost against w6 (6), w5 (5), w4 (4), w3 (3) and 2 more"
 
 
+def test_winners_of_as_many_gpus_are_named_in_the_order_of_their_names():
+    assert why("b", proportional={"w10": {"m0": 2}, "w1": {"m1": 2}})[0] == "lost against w1 (2), w10 (2)"
+
+
 def test_an_app_that_was_not_asked_may_be_served_by_leftovers():
     (found,) = explain([played()], "c")
     assert (found.asked, found.bid, found.share, found.payment) == (False, None, None, None)

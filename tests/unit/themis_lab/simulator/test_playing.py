@@ -75,6 +75,15 @@ class TestPlaying:
         assert run.arbiter.table.live == other.arbiter.table.live
 
 
+def test_a_round_is_recorded_by_falling_rho_and_equal_apps_by_name():
+    apps = [app("zoe"), app("eve", job(iterations=10)), app("ann")]
+    run = Simulation(workload(*apps), settings(TWO, record_rounds=True))
+    run.play_rounds(1)
+    (first,) = run.rounds
+    assert first.rho["ann"] == first.rho["zoe"] < first.rho["eve"]
+    assert list(first.rho) == list(first.demand_gpus) == ["eve", "ann", "zoe"]
+
+
 def test_batched_answers_equal_single_answers():
     lone = [app(f"a{n:02}", job("j0", 900 + 70 * n, gpus=1 + n % 2), at_s=9.0 * n) for n in range(24)]
     # Staggered, so that some hold what they want as others' leases end.

@@ -9,7 +9,7 @@ from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, 
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.generation import generate_candidates
-from am.agent.candidates.list_scheduling import Jobs, _leasts_of, scheduled_by_shape
+from am.agent.candidates.list_scheduling import Jobs, _leasts_of, list_scheduling_candidates, scheduled_by_shape
 from am.agent.model.finish_time import phase_time_s
 from am.agent.model.views import GangAt
 from themis.apps import JobShape
@@ -63,6 +63,14 @@ def test_list_scheduling_candidates_are_added_to_a_grid():
     assert len(known) == len(candidates)
     assert known >= set(itertools.islice(generate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs)), 150))
     assert not np.array(candidates[0]).any()
+
+
+def test_list_scheduling_candidates_come_in_coarse_totals_first_and_then_ascending():
+    """A bid keeps the first candidates: eight GPUs, four, then the multiples of two, then the others."""
+    app = app_of(jobs_of([100.0] * 8))
+    (kind,) = kinds = kinds_of(app)
+    found = [gangs * kind.at.gpus for (gangs,) in list_scheduling_candidates(space_of(kinds, 8, 8, app.jobs))]
+    assert list(dict.fromkeys(found)) == [8, 4, 2, 6, 1, 3, 5, 7]
 
 
 def test_jobs_that_need_the_largest_gangs_are_scheduled_first():

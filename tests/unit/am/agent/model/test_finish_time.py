@@ -8,12 +8,13 @@ from agent_cases import FLAT, ONE, STRICT, app_of, at, cluster_of, cluster_view_
 from am.agent.model.finish_time import (
     finish_time_s,
     gang_order,
+    job_order,
     job_time_s,
     phase_time_s,
     split_evenly,
     time_on_count_s,
 )
-from am.agent.model.views import GangAt, median_job
+from am.agent.model.views import GangAt, TypeView, median_job
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.cluster import Level
@@ -56,6 +57,12 @@ class TestGangOrder:
     def test_what_is_left_is_the_smaller_device_name(self):
         gangs = [GangAt(1, Level.SLOT, device="k80"), GangAt(1, Level.SLOT, device="v100")]
         assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
+
+
+def test_jobs_come_by_smallest_gang_then_by_work_and_equal_ones_by_id():
+    """Few gangs can run the first, and the second would end last. Equal jobs need some order, so that a run repeats."""
+    jobs = [job("wide", 10, JobShape(tasks=2, min_tasks=2)), job("long", 90), job("a1", 50), job("a10", 50)]
+    assert sorted([jobs[3], jobs[1], jobs[2], jobs[0]], key=job_order) == jobs
 
 
 class TestPhaseTime:
@@ -108,6 +115,11 @@ class TestEvenGangs:
     def test_not_nearer_than_asked_but_for_single_gpus(self):
         gangs = even_gangs(3, 2, JobShape(tasks=8), cluster_view_of(self.CLUSTER), Level.RACK)
         assert gangs == (GangAt(2, Level.RACK), GangAt(1, Level.SLOT))
+
+    def test_of_equally_fast_types_the_smaller_name_gives_its_gpus_first(self):
+        types = [TypeView(device=name, gpus=4, fitting_level=(Level.SLOT,) * 4) for name in ("v100", "k80")]
+        gangs = even_gangs(5, 2, JobShape(tasks=4), cluster_view_of(types=tuple(types)))
+        assert [(gang.gpus, gang.device) for gang in gangs] == [(2, "k80"), (2, "k80")]
 
 
 class TestFinishTime:

@@ -69,6 +69,12 @@ def test_positions_double_until_every_machine_has_one_to_spare(monkeypatch):
     assert found.total_s == pytest.approx(match(times_s, [0, 0, 1], [0.0, 5.0, 0.0]).total_s)
 
 
+def test_of_equally_cheap_positions_the_first_machine_is_offered_one_more():
+    """Nine equal jobs on two idle GPUs: the greedy queues have five and four, and three more positions are offered."""
+    found = match(np.ones((9, 1)), [0, 0], [0.0, 0.0])
+    assert found.positions_offered == (8, 7)
+
+
 def test_machine_stays_idle_if_all_users_prefer_to_wait():
     jobs = [job("a", "ann", gpu=5, cpu=100), job("b", "bob", gpu=5, cpu=100)]
     machines = [machine("c0", "cpu"), machine("g0", "gpu", 10.0)]
