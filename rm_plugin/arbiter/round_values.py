@@ -19,6 +19,7 @@ from themis.choices import (
     BidValues,
     EmptyBundle,
     GangPlacement,
+    LateOrder,
     LeftoverOrder,
     Placer,
     Rounding,
@@ -48,6 +49,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     cap_demand: bool = False
     profiling_runs: bool = False
     alpha: float = 0.1
+    late_order: LateOrder = LateOrder.SHORTEST
     bidders: Bidders = Bidders.WORST_RHO
     values: BidValues = BidValues.RHO
     leftovers: LeftoverOrder = LeftoverOrder.RANDOM
@@ -62,6 +64,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "cap_demand": False,
         "profiling_runs": False,
         "alpha": 0.1,
+        "late_order": LateOrder.SHORTEST,
         "bidders": Bidders.WORST_RHO,
         "values": BidValues.RHO,
         "leftovers": LeftoverOrder.RANDOM,
