@@ -156,6 +156,11 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         free = [(machine.machine_id, machine.free) for machine in self.machines if machine.free]
         return Allocation(tuple(sorted(free)))
 
+    @cached_property
+    def free_gpus(self) -> int:
+        """The number of GPUs on offer. Every bid is compared with it, and `free` has a count for each machine."""
+        return self.free.gpus
+
     def having(self, **answers: Any) -> RoundSnapshot:
         """The same round with `reports`, `bids` or an `outcome`."""
         later = replace(self, **answers)
