@@ -156,14 +156,15 @@ def _head(app: pb.AppStatus) -> list[str]:
 
 
 def _rho_lines(app: pb.AppStatus) -> list[str]:
-    """Rho by the headline definition, and at the end by all."""
+    """Rho by the headline definition, and at the end by all. Each that ranks policies has a sentence."""
     lines = [_field("rho", f"{number(status.rho(app))} ({HEADLINE})")]
     for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
         known = [f"{name} {number(app.final_rho[name])}" for name in names if name in app.final_rho]
         if known:
             lines.append(_field(title, ", ".join(known)))
+    explained = [name for name in FLUID_DEFINITIONS if name in app.final_rho or name is HEADLINE]
     if status.rho(app) > 0.0:
-        lines.append(_field(HEADLINE.capitalize(), f"the time to the end over {HEADLINE.sentence}"))
+        lines += [_field(name.capitalize(), f"the time to the end over {name.sentence}") for name in explained]
     return lines
 
 

@@ -38,9 +38,12 @@ def _whole(value: float) -> str:
 _BY_SCHEDULE = "*"
 """Marks rows by a definition whose ideal depends on the schedule."""
 
-_NOTE = (
-    f"rho is the time to the end over the ideal time; by the definition {HEADLINE}, where no other is named, the ideal "
-    f"is {HEADLINE.sentence}\n{_BY_SCHEDULE} the schedule changes this ideal itself, so it cannot rank policies"
+_NOTE = "\n".join(
+    (
+        f"rho is the time to the end over an ideal time, by the definition {HEADLINE} where no other is named:",
+        *(f"  {name}: {name.sentence}" for name in FLUID_DEFINITIONS),
+        f"{_BY_SCHEDULE} the schedule changes this ideal itself, so it cannot rank policies",
+    )
 )
 
 ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (

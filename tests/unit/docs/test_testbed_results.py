@@ -85,3 +85,14 @@ def test_the_tables_match_the_recorded_rows(number, workload):
             f"{median(map(placement, predictions)):.3f}",
             f"{predicted_by_measured(live, predictions):.2f}",
         ], policy
+
+
+def test_the_page_says_how_many_apps_are_worse_off_than_alone_by_other_definitions():
+    rows = rows_of("w1")
+    live = [run for policy in sorted({row["policy"] for row in rows}) for run in runs(rows, "testbed", policy)]
+    isolated, private = (
+        sorted(sum(rho > 1.0 for rho in column(run, name)) for run in live)
+        for name in ("rho_isolated_share", "rho_private_cluster")
+    )
+    assert f"`isolated_share`, {isolated[0]} to {isolated[-1]} of the {len(live[0])} apps" in text_of(PAGE)
+    assert f"`private_cluster` {private[0]} to {private[-1]}." in text_of(PAGE)

@@ -97,12 +97,13 @@ job-00  STOPPED  100/100     1.5         -     0            -         0  hidden=
 job-01  RUNNING  150/200    0.25     0.912     2       0.0501         1  hidden=64 learning_rate=0.05"""
 
 
-def test_ended_app_shows_rho_by_definition_with_those_of_the_schedule_apart():
+def test_ended_app_shows_rho_by_definition_and_what_those_mean_that_rank_policies():
     rhos = {"themis": 1.23, "fluid": 1.5, "attainable": 0.9, "isolated_fluid": 0.7, "themis_fluid": 1.4}
     lines = app_text(app(final_rho=rhos)).splitlines()
     assert "rho at the end: fluid 1.5, isolated_fluid 0.7, themis_fluid 1.4" in lines
     assert "By schedule:    themis 1.23, attainable 0.9" in lines
-    assert any(line.startswith("Fluid:          the time to the end over") for line in lines)
+    for label in ("Fluid:         ", "Isolated_fluid:", "Themis_fluid:  "):
+        assert any(line.startswith(f"{label} the time to the end over") for line in lines)
 
 
 def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:

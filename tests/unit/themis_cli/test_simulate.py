@@ -20,6 +20,7 @@ from themis.choices import (
     LeftoverOrder,
     Rounding,
 )
+from themis.rho import FLUID_DEFINITIONS
 from themis_cli import simulate_command
 from themis_cli.main import main
 from themis_cli.simulate_progress import Progress, span
@@ -104,6 +105,8 @@ def test_default_output_is_tables(printed):
     assert code == 0
     assert lines[0].split()[:4] == ["app", "model", "jobs", "rho"]
     assert [line for line in lines if line.startswith("max rho ")]
+    # A sentence for each definition that ranks policies.
+    assert [f"  {name}: {name.sentence}" in lines for name in FLUID_DEFINITIONS] == [True] * 3
     assert "w1-small on 4x2 (8 GPUs), seed 1" in out.out
 
 
