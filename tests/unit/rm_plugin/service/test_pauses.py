@@ -1,8 +1,7 @@
 """Pausing and resuming apps, over memory adapters: what is written, what is asked of the app master, what it costs."""
 
-import asyncio
-
 import pytest
+from instant_loop import run_instantly
 from service_cases import app, heartbeat, registration
 
 from rm_plugin.service import app_masters
@@ -21,7 +20,7 @@ def run(tmp_path, scenario, **settings):
         async with memory_service(tmp_path, **settings) as rm:
             await scenario(rm)
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    run_instantly(whole())
 
 
 def shut_downs(session):
@@ -329,7 +328,7 @@ class TestRestart:
                 assert not after.arbiter.table.live
                 assert stops or not after.launcher.living
 
-        asyncio.run(asyncio.wait_for(scenario(), 20))
+        run_instantly(scenario())
 
     def test_pause_completes_if_the_resource_manager_stops_first(self, tmp_path):
         async def scenario(rm):
