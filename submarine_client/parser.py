@@ -6,7 +6,7 @@ import math
 import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import themis
 from submarine_client import app_commands, cluster_commands, job_commands
@@ -14,7 +14,6 @@ from submarine_client.app_list import NEWEST, ORDERS, STATES
 from submarine_client.app_references import app_references
 from submarine_client.session import OK, Session
 from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
-from themis.errors import InputError
 from themis.number_parsing import parse_number
 from themis.parser import HelpfulParser
 from themis.shell_completion import SHELLS, shell_code
@@ -41,16 +40,9 @@ WATCH_EVERY_S = 2.0
 
 
 class _Parser(HelpfulParser):
-    """A parser that raises our errors, so that they become text in one place.
-
-    With a `words_handler` it parses nothing itself, and passes all words to the handler as `words`.
-    """
+    """A parser that, with a `words_handler`, parses nothing itself and passes all words to the handler as `words`."""
 
     words_handler: Handler | None = None
-
-    def error(self, message: str) -> NoReturn:
-        """Raise InputError instead of ending the process."""
-        raise InputError(message, remedy=f"see: {self.prog} -h")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, or pass the words on to `words_handler`."""

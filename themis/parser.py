@@ -6,16 +6,21 @@ import argparse
 import itertools
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from themis.errors import UnknownNameError, nearest
+from themis.errors import InputError, UnknownNameError, nearest
 
 
 class HelpfulParser(argparse.ArgumentParser):
-    """A parser that names the option or the choice nearest to an unknown one.
+    """A parser that raises our errors, so that they become text in one place.
 
+    It names the option or the choice nearest to an unknown one.
     Its help is written, or an error: argparse passes over what cannot be.
     """
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InputError instead of writing the usage and ending the process."""
+        raise InputError(message, remedy=f"see: {self.prog} -h")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but the parser of a command reports the words that it does not know itself.

@@ -20,6 +20,7 @@ TOLD_UNSAVED_STOPS = 2
 """Number of stops in a row without a newer checkpoint from which on a job's health says so."""
 
 
+_PACE_REMEDY = "print a step with each, as it is done, or set estimate.serial_iteration_s"
 _REMEDY = "declare `metric`, print `step=.. loss=..`, or call themis.report"
 
 
@@ -130,6 +131,9 @@ class JobRun:
         """A summary of the log lines that the profiler has seen, with a remedy."""
         if self.lines is None or not self.lines.lines_seen:
             return f"its log has no line yet; {_REMEDY}"
+        if self.lines.lines_read:
+            read = f"{self.lines.lines_read} of them with {self.metric.name or 'a loss'}"
+            return f"{self.lines.lines_seen} lines seen, {read}; {_PACE_REMEDY}"
         what = f"no {self.metric.name}" if self.metric.name else "none understood"
         return f"{self.lines.lines_seen} lines seen, {what}; first line: {self.lines.first_line!r}; {_REMEDY}"
 

@@ -1,4 +1,4 @@
-"""Find the values of training in a line of text: steps, epochs, losses and accuracies, by their names.
+"""Find the values of training in a line of text: losses and accuracies by their names, and the place of the line.
 
 Programs write the same facts in many notations. This module knows names and separators, not programs:
 
@@ -9,14 +9,12 @@ Programs write the same facts in many notations. This module knows names and sep
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from am.profiler.line_parts import HELD_OUT, TRAINED, HeldOutParts, held_out_parts
+from am.profiler.line_places import LinePlace, line_place
 from am.profiler.numbers import NUMBER
 
-_HELD_OUT = frozenset(
-    ("val", "valid", "validation", "validating", "eval", "evaluation", "test", "testing", "dev", "heldout", "held")
-)
 _TOTAL = frozenset(
     ("", "loss", "train", "training", "trn", "tr", "total", "avg", "average", "mean", "running", "batch", "minibatch")
 ) | frozenset(("smooth", "smoothed", "current", "cur", "curr", "step", "epoch", "iter", "iteration", "lm", "overall"))
@@ -26,41 +24,34 @@ _NOT_MEASURED = frozenset(
     ("best", "min", "minimum", "max", "maximum", "lowest", "target", "prev", "previous", "initial", "start", "weight")
 ) | frozenset(("scale", "threshold", "delta", "stop", "old", "expected"))
 
-_AFTER = r"(?![\w%]|\.\d|-\d| *%)"
+# `loss=0.5.ckpt` is the name of a file. `0.6 -> 0.5` has the old value first.
+_AFTER = r"(?![\w%]|\.\w|-\d| *%| *-{0,2}> *[\d.])"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
+_UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
-    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}} ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
+    rf"(?<![\w./-])(?P<words>(?:[a-z]\w{{0,19}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
     rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
-    rf"(?P<sep> *[:=] *| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
+    # `loss (for one batch) at step 200: 0.69`
+    rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
+    rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
+    rf"(?P<sep> *(?:[:=]|[-=]>) *| +is +(?![a-z])| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
 )
-_STEP = re.compile(
-    r"(?<!\w)(?P<name>global[ _]step|_step|optimizer[ _]step|step|iteration|iter|itr|it|num_updates|update"
-    r"|batch_idx|batch|mini-?batch) *[:=#]? *[\[(]? *(?P<step>[0-9]{1,15})(?: *(?:/|of) *(?P<steps>[0-9]{1,15}))?"
-    r"(?![\w%]|\.\d)"
+_OF_SETS = re.compile(
+    rf"\bloss(?:es)?[ :=(-]{{1,4}}(train|training)[ :=]{{1,3}}({NUMBER})[ ,;|/]{{1,4}}(?:and )?"
+    r"(val|valid|validation|eval|test)[ :=]{1,3}(?=[-+.0-9ni])",
+    re.IGNORECASE,
 )
-_IN_EPOCH = frozenset(("batch", "batch_idx", "minibatch", "mini-batch"))
-_EPOCH = re.compile(
-    r"(?:(?<!\w)ep(?:och)?(?:\((?:train|training)\))?|^train:)(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
-    r"(?P<epoch>[0-9]{1,9})(?P<part>\.[0-9]{1,18})?(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?(?![\w%]|\.\d)"
-)
-_FROM_ZERO = re.compile(r"epoch [0-9]{1,9}/[0-9]{1,9} +[━╸╺]")
-"""The bar that Lightning draws by Rich. It counts epochs from 0 to the last one: `Epoch 2/2` is the third of three."""
-_COUNT = re.compile(r"(?:^|[\[(| ])(?P<done>[0-9]{1,12}) *(?:/|of) *(?P<total>[0-9]{1,12})(?=[\] ,\[(:]|$)")
-_COUNT_BEHIND = re.compile(r"\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]")
-_BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
-_ROUND = re.compile(r"\[(?P<round>[0-9]{1,12})\]\s")
+"""`LOSS train 0.69 valid 0.70`"""
 _ACCURACY = re.compile(
-    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}} )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
+    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}}\.? )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
     rf"(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})(?: */ *(?P<of>[0-9]{{1,15}}))?(?P<percent> *%)?(?![\w]|\.\d)"
 )
-_SPLIT = re.compile(r"[ _/.\\-]+")
+_MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
+"""Behind the value of a batch: the mean over all batches so far, as PyTorch's and timm's meters print it."""
+_SPLIT = re.compile(r"[ _/.\\()-]+")
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]Loss$")
 _CAMEL = re.compile(r"(?:val|valid|validation|eval|test|train|training|total|avg|mean)Loss$")
-_LEAD = re.compile(
-    r"[^a-z]*(?:(?:info|debug|notice)\b[^a-z]*)?(?:test|testing|val|valid|validation|validate|validating|eval"
-    r"|evaluation|evaluate|dev)\b"
-)
 
 
 @dataclass(slots=True)
@@ -68,25 +59,30 @@ class NamedValues:
     """The values of one line. A value that the line does not have is None.
 
     Attributes:
-        step: Steps done, and `steps`, of how many.
-        in_epoch: Whether `step` counts the steps of the line's epoch by its name or notation.
-        epoch: Number of the epoch. `fraction`: the line counts epochs in parts, for example 0.4.
-        epochs: Number of epochs in all.
-        loss: Training loss. `sure`: the line has it behind `:` or `=`, not only behind a blank.
+        place: The step and the epoch.
+        loss: Training loss.
         held_out_loss: Loss on held-out data.
         accuracy: Accuracy as a share, on held-out data where the line names any such.
     """
 
-    step: int | None = None
-    steps: int | None = None
-    in_epoch: bool = False
-    epoch: int | None = None
-    fraction: bool = False
-    epochs: int | None = None
+    place: LinePlace
     loss: float | None = None
-    sure: bool = False
     held_out_loss: float | None = None
     accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """A loss of a line. The one with the lowest rank counts: a total before a part of it.
+
+    It is sure if its notation or its name leaves no doubt, as in `loss: 3`, `train_loss 3` or `train: loss 3`.
+    """
+
+    at: int
+    rank: int
+    held_out: bool
+    sure: bool
+    value: float
 
 
 def named_values(line: str, *, held_out: bool = False) -> NamedValues:
@@ -94,102 +90,83 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
 
     Args:
         line: The line.
-        held_out: Whether all losses are of held-out data unless they are called training losses. Lines that begin with
-            a word such as `Test` or `Validation` are of such data anyhow.
+        held_out: Whether the losses are of held-out data unless the line says otherwise.
     """
-    plain = line.replace('"', "").replace("'", "")
+    plain = line.replace('"', "").replace("'", "").replace("\t", " ")
+    plain = _OF_SETS.sub(r"\1 loss=\2 \3 loss=", plain)
     text = plain.lower()
-    values = NamedValues()
-    held_out = held_out or _LEAD.match(text) is not None
-    first = _losses(plain, text, values, held_out=held_out)
-    if first is None:
-        return values
-    _place(text, text[:first], values)
-    if values.loss is not None and not values.sure and values.step is None and values.epoch is None:
-        values.loss = None
-    if values.loss is None and values.held_out_loss is None:
-        return values
-    if values.held_out_loss is not None:
-        values.accuracy = _accuracy(text)
+    parts = held_out_parts(text, held_out=held_out)
+    losses = _losses(plain, text, parts)
+    if not losses:
+        return NamedValues(LinePlace())
+    values = NamedValues(line_place(text, losses[0].at))
+    placed = values.place.step is not None or values.place.epoch is not None
+    trained = min((each for each in losses if not each.held_out), key=lambda each: each.rank, default=None)
+    if trained is not None and (trained.sure or placed):
+        values.loss = trained.value
+    measured = min((each for each in losses if each.held_out), key=lambda each: each.rank, default=None)
+    if measured is not None:
+        values.held_out_loss = measured.value
+        values.accuracy = _accuracy(text, parts)
     return values
 
 
-def _losses(plain: str, text: str, values: NamedValues, *, held_out: bool) -> int | None:
-    """Note the losses of a line; return where the first one begins. Returns None without any."""
-    first: int | None = None
-    part: float | None = None
+def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
+    """Return the losses of a line, in order."""
+    found: list[_Loss] = []
     for match in _LOSS.finditer(text):
         name = plain[slice(*match.span("name"))]
-        if _CLASS_NAME.search(name) and not _CAMEL.search(name):
+        camel = _CAMEL.search(name) is not None
+        if _CLASS_NAME.search(name) and not camel:
             continue
-        words = set(_SPLIT.split(match["words"] + match["name"] + match["suffix"]))
-        words |= {"val"} if _CAMEL.search(name) and name[:1] in "vte" and not name.startswith(("tr", "to")) else set()
-        if words & _NOT_MEASURED:
+        before, named = set(_SPLIT.split(match["words"])), set(_SPLIT.split(match["name"] + match["suffix"]))
+        words = before | named | set(_SPLIT.split(f"{match['of'] or ''} {match['unit'] or ''}"))
+        words |= {"val"} if camel and name[:1] in "vte" and not name.startswith(("tr", "to")) else set()
+        if words & _NOT_MEASURED or _is_cut(text, match):
             continue
-        blank = not match["sep"].strip()
-        is_held = bool(words & _HELD_OUT) or (held_out and not words & {"train", "training"})
-        known = is_held or set(_SPLIT.split(match["name"] + match["suffix"])) <= _TOTAL
-        if blank and not known:
+        part = parts.at(match.start("name"))
+        held_out = bool(words & HELD_OUT) or (part is True and not words & TRAINED)
+        total = camel or named - HELD_OUT <= _TOTAL
+        sure = bool(match["sep"].strip()) or "_" in name or part is not None
+        if not (sure or held_out or total):
             continue
-        first = match.start() if first is None else first
-        value = float(match["value"])
-        if is_held:
-            values.held_out_loss = value if values.held_out_loss is None else values.held_out_loss
-        elif not known and not _CAMEL.search(name):
-            part = value if part is None else part
-            values.sure = True
-        elif values.loss is None:
-            values.loss, values.sure = value, values.sure or not blank
-    if values.loss is None:
-        values.loss = part
-    return first
+        value = match["value"]
+        if held_out and (mean := _MEAN.match(text, match.end())):
+            value = mean["mean"]
+        found.append(
+            _Loss(
+                at=match.start(),
+                rank=2 if not total else 0 if before - HELD_OUT <= _TOTAL else 1,
+                held_out=held_out,
+                sure=sure,
+                value=float(value),
+            )
+        )
+    return found
 
 
-def _place(text: str, before: str, values: NamedValues) -> None:
-    """Note the step and the epoch. Counts such as `40/100` are read before the first loss, or in brackets behind it."""
-    if brackets := _BRACKETS.match(text):
-        values.epoch, values.step, values.in_epoch = int(brackets["epoch"]), int(brackets["done"]), True
-        values.steps = None if brackets["total"] is None else int(brackets["total"])
-        return
-    epoch = _EPOCH.search(text)
-    if epoch is not None:
-        values.epoch, values.fraction = int(epoch["epoch"]), epoch["part"] is not None
-        values.epochs = None if epoch["epochs"] is None else int(epoch["epochs"])
-        if values.epochs is not None and _FROM_ZERO.match(text):
-            values.epoch, values.epochs = values.epoch + 1, values.epochs + 1
-    if step := _best_step(text):
-        values.step, values.in_epoch = int(step["step"]), step["name"] in _IN_EPOCH
-        if step["steps"] is not None:
-            values.steps, values.in_epoch = int(step["steps"]), values.epoch is not None
-        return
-    counts = [count for count in _COUNT.finditer(before) if epoch is None or count.start() >= epoch.end() - 1]
-    counts = counts or list(_COUNT_BEHIND.finditer(text, len(before)))
-    if counts:
-        values.step, values.steps, values.in_epoch = int(counts[-1]["done"]), int(counts[-1]["total"]), True
-    elif (boosted := _ROUND.match(text)) and epoch is None:
-        values.step = int(boosted["round"])
+def _is_cut(text: str, match: re.Match[str]) -> bool:
+    """Whether the number goes on behind a comma: `0,69` and `1,234.5` have another notation than ours."""
+    end = match.end("value")
+    return "." not in match["value"] and text[end : end + 1] == "," and text[end + 1 : end + 2].isdigit()
 
 
-def _best_step(text: str) -> re.Match[str] | None:
-    """Return the match of the step's name; a step over all epochs before one of an epoch."""
-    found: Iterator[re.Match[str]] = _STEP.finditer(text)
-    return min(found, key=lambda match: match["name"] in _IN_EPOCH, default=None)
-
-
-def _accuracy(text: str) -> float | None:
+def _accuracy(text: str, parts: HeldOutParts) -> float | None:
     """Return the accuracy of a line with a held-out loss, preferably one by a name of held-out data."""
     known: float | None = None
     for match in _ACCURACY.finditer(text):
         words = set(_SPLIT.split(match["words"] + match["name"]))
-        is_held = bool(words & _HELD_OUT)
-        if not is_held and words & {"train", "training"}:
+        part = parts.at(match.start("name"))
+        held_out = bool(words & HELD_OUT) or part is True
+        if not held_out and (words & TRAINED or part is False):
             continue
-        value = float(match["value"])
+        mean = _MEAN.match(text, match.end())
+        value = float(match["value"] if mean is None else mean["mean"])
         if match["of"] is not None:
             value = value / int(match["of"]) if int(match["of"]) else value
         elif match["percent"] is not None or value > 1.0:
             value /= 100.0
-        if is_held:
+        if held_out:
             return value
         known = value if known is None else known
     return known

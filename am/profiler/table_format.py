@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-_COLUMN = re.compile(r"\s{2,}|\t+|\s*[,;|]\s*")
+_BORDERS = "|,; \t│┃║"
+_COLUMN = re.compile(r"\s*[,;|│┃║]\s*|\s{2,}|\t+")
 _COUNTERS = ("epoch", "step", "iter", "iteration", "global_step")
 _HEAD_LETTERS = "esigESIG"
 """The first letters of `_COUNTERS`, in both cases: a quick test for the head of a table."""
@@ -21,15 +22,16 @@ class LogTable:
 
     def row(self, line: str) -> str:
         """Return a row as `name=value` pairs. Empty for any other line, which ends the table unless it is blank."""
-        text = line.strip()
+        text = line.strip(_BORDERS)
         if not text or not (self._columns or (text[0] in _HEAD_LETTERS and ("oss" in text or "OSS" in text))):
             return ""
-        cells = _COLUMN.split(text.strip("|,; "))
+        cells = _COLUMN.split(text)
         if cells[0].lower() in _COUNTERS and any("loss" in cell.lower() for cell in cells[1:]):
             self._columns = [cell.strip() for cell in cells]
             return ""
         if not self._columns or not cells[0][:1].isdigit():
-            if not text.startswith(("-", "+", "=")):
+            # Rulers begin with other characters.
+            if text[0].isalnum():
                 self._columns = []
             return ""
         values = cells if len(cells) >= len(self._columns) else text.split()

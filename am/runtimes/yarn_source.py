@@ -65,6 +65,7 @@ class _Seat:
     Attributes:
         up: Completes when its process has started. Holds the error if that fails.
         gone: Its end as YARN reports it.
+        asking: The ask to YARN, which a thread sends.
         container: The granted container.
         starting: The order to its node to start it. Set from the grant on.
         released: Whether it was given back to YARN without a process.
@@ -74,6 +75,7 @@ class _Seat:
     request_id: int
     up: asyncio.Future[None]
     gone: asyncio.Future[TaskExit]
+    asking: asyncio.Task[None] | None = None
     container: Container | None = None
     starting: asyncio.Task[None] | None = None
     released: bool = False
@@ -169,7 +171,8 @@ class YarnSource:
         """
         await self._old_gone.wait()
         seat = self._add(wish)
-        await self._ask(seat)
+        seat.asking = self._spawn(self._ask(seat))
+        await asyncio.shield(seat.asking)
         self._asked_anew.set()
         await self._up_in_time(seat)
         if seat.container is None:
@@ -196,6 +199,9 @@ class YarnSource:
         if seat is None or seat.gone.done():
             return
         if seat.container is None:
+            if seat.asking is not None:
+                # Withdrawn before it was sent, the ask would stay with YARN.
+                await asyncio.wait([seat.asking])
             await self._call(self._am.withdraw, seat.request_id)
         # The grant may have arrived while the ask was withdrawn, so check again.
         if seat.container is None:

@@ -165,3 +165,66 @@ def test_logs_of_other_libraries(name, iteration, loss, held_out, accuracy):
     profile = fed(reader.read((GOLDEN / "text" / f"{name}.log").read_bytes()))
     assert (profile.iteration, profile.loss) == (iteration, loss)
     assert (profile.validation_loss, profile.accuracy) == (held_out, accuracy)
+
+
+def tagged(text):
+    return "\n".join(f"[rank0]: {line}" for line in text.split("\n"))
+
+
+def coloured(text):
+    halves = [(line[: len(line) // 2], line[len(line) // 2 :]) for line in text.split("\n")]
+    return "\n".join(f"\x1b[32m{left}\x1b[1m{right}\x1b[0m" for left, right in halves)
+
+
+def behind_bars(text):
+    bar = "\r 39%|###9      | 39/77 [00:01<00:02, 30.00it/s]\r                          \r"
+    return "\n".join(bar + line for line in text.split("\n"))
+
+
+BY_HAND = [
+    # Name, iterations asked for; iteration, training loss, held-out loss, accuracy.
+    ("torchvision", 782, (782, 1.1121, 1.0311, 0.61)),
+    ("imagenet_example", 200, (200, 4.9221, 4.05, 0.181)),
+    ("speechbrain", 15, (2, 1.31, 1.12, 0.61)),
+    ("catalyst", 3, (2, 0.3123, 0.2523, None)),
+    ("ignite", 2, (2, 1.1123, 1.1523, None)),
+    ("espnet", 3, (2, 58.17, 43.17, 0.5)),
+    ("clu", 1000, (200, 6.5123, 6.4123, 0.0323)),
+    ("composer", 100, (20, 9.8123, None, None)),
+    ("torchtune", 1000, (510, 1.412345, None, None)),
+    ("swin", 300, (1, 5.1123, 5.0523, 0.111)),
+    ("nested_json", 100, (2, 0.8123, 0.8323, 0.75)),
+    ("lightgbm", 300, (200, 0.3123, 0.4123, None)),
+    ("megatron", 5000, (200, 5.123456, 5.223456, None)),
+    ("icefall", 3, (1, 1.1, 0.9, None)),
+    ("keras_loop", 2, (1, 0.6123, None, None)),
+    ("nnunet", 3, (2, -0.3234, -0.4234, None)),
+    ("markdown_table", 10, (2, 0.8123, 0.8323, 0.7412)),
+    ("thousands", 10000, (2000, 0.8123, None, None)),
+    ("parts", 10, (2, 0.8123, 0.8323, 0.741)),
+    ("bar_behind", 1000, (1000, 0.812, None, None)),
+    ("deepspeed_pipe", 1000, (20, 2.1123, None, None)),
+    ("informer", 10, (2, 0.3523456, 0.7123456, None)),
+    ("caffe", 5000, (200, 1.4123, 1.5123, None)),
+    ("rich_progress", 100, (2, 0.8123, None, None)),
+    ("allennlp", 3, (2, 0.4923, None, None)),
+    ("wenet", 3, (1, 112.123456, 88.123456, None)),
+    ("sets", 10, (2, 0.8123, 0.8323, 0.741)),
+    ("torchtext", 10, (2, 0.812, 0.832, 0.741)),
+    ("pytorch_tutorial", 5, (2, 0.8123, 0.8323, None)),
+    ("nested_objects", 100, (2, 0.8123, 0.8323, None)),
+    ("tabs", 10, (2, 0.8123, 0.8323, None)),
+    ("counted", 100, (20, 0.8123, 0.8323, None)),
+]
+
+
+@pytest.mark.parametrize("shown", [str, tagged, coloured, behind_bars])
+@pytest.mark.parametrize(("name", "iterations", "expected"), BY_HAND)
+def test_logs_in_the_style_of_other_programs(name, iterations, expected, shown):
+    text = shown((GOLDEN / "text" / "by_hand" / f"{name}.log").read_text().rstrip("\n"))
+    reader = LogReader()
+    reader.expect(iterations)
+    # Line by line, as a log grows.
+    profile = fed(record for line in text.split("\n") for record in reader.read(line.encode() + b"\n"))
+    found = (profile.iteration, profile.loss, profile.validation_loss, profile.accuracy)
+    assert found == pytest.approx(expected)

@@ -14,7 +14,8 @@ from themis_lab.testbed.audit_values import AuditInput, AuditLimits
 TYPES = {"k80": {"speed": 0.5}, "p100": {"speed": 2}, "v100": {}, "cpu": {"kind": "cpu"}}
 DEVICE_OF = {"gpu-node-1": "k80", "gpu-node-2": "v100", "cpu-node-3": "cpu"}
 KEPT_VCORES = 8
-LEASE_S = 15.0
+# TensorFlow may take half a minute to start on a busy machine, and the audit wants tasks within a lease and a round.
+LEASE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +79,8 @@ def whole_audit(themis):
 def test_oef_shares_gpus_of_two_types_and_a_cpu_node_and_keeps_every_promise(themis):
     assert machines(themis) == DEVICE_OF
     assert "YARN reports no device type of a node: 'gpu-node-4'" in themis.log()
-    steep = themis.submit(name="steep", user="ann", **replayed(0.5, 2, 800))
-    flat = themis.submit(name="flat", user="bob", **replayed(0.5, 0.6, 250))
+    steep = themis.submit(name="steep", user="ann", **replayed(0.5, 2, 1600))
+    flat = themis.submit(name="flat", user="bob", **replayed(0.5, 0.6, 500))
     real = themis.submit(name="real", user="cyd", **trained())
     themis.until(lambda: themis.tasks(real), "TensorFlow has started", 120)
     (task,) = themis.tasks(real).values()
@@ -89,7 +90,7 @@ def test_oef_shares_gpus_of_two_types_and_a_cpu_node_and_keeps_every_promise(the
     assert used_vcores(themis, "cpu-node-3") >= cores
     # The app that came first may have the V100s until its leases end.
     wanted = {steep: [("v100", "v100")] * 2, flat: [("k80", "k80")] * 2}
-    themis.until(lambda: all(types(themis, app_id) == each for app_id, each in wanted.items()), "OEF's shares", 90)
+    themis.until(lambda: all(types(themis, app_id) == each for app_id, each in wanted.items()), "OEF's shares", 120)
     ended = [themis.wait_until_ended(app_id) for app_id in (real, steep, flat)]
     assert [app.state for app in ended] == ["FINISHED"] * 3, themis.log()
     assert ended[0].jobs[0].speeds and themis.app(real).attempts == 1

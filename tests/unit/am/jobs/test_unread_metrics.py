@@ -110,6 +110,11 @@ def test_job_without_pace_and_metric_is_marked_within_a_minute(attempt):
     assert not job_status(one.app, one.jobs["j0"]).pace_known
 
 
+def test_job_whose_losses_are_read_is_not_told_that_nothing_was_understood(attempt):
+    health = watched(attempt(), "j0", 60, "hello", "loss: 0.5")
+    assert health.startswith("pace unknown: 2 lines seen, 1 of them with a loss; print a step with each")
+
+
 def test_job_with_an_estimate_has_a_known_pace(attempt):
     one = attempt(tuner="single", jobs=("j0",), estimate=Estimate(serial_iteration_s=0.1))
     assert watched(one, "j0", 60, "hello") == ""

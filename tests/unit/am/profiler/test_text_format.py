@@ -86,6 +86,10 @@ def test_step_and_training_loss(line):
         ("step 2: train loss 0.6912, val loss 0.7001", (2, 0.7001, None)),
         ("Test set: Average loss: 0.7001, Accuracy: 7700/10000 (77%)", (0, 0.7001, 0.77)),
         ("validation loss: 0.7001", (0, 0.7001, None)),
+        ("Test: [97/97]  Loss 0.6 (0.7001)  Acc@1 78.00 (77.00)", (0, 0.7001, 0.77)),
+        ("epoch 2 train: loss=0.69 acc=0.9 | val: loss=0.7001 acc=0.77", (2, 0.7001, 0.77)),
+        ('{"epoch": 2, "split": "val", "loss": 0.7001, "acc": 0.77}', (2, 0.7001, 0.77)),
+        ("2026-11-25 10:00:04 [INFO] (run.py:12) Test: loss 0.7001", (0, 0.7001, None)),
     ],
 )
 def test_held_out_values(line, expected):
@@ -100,6 +104,19 @@ def test_steps_of_epochs_add_up():
 def test_bars_drawn_once_an_epoch_add_up():
     bar = " 100%|████| 50/50 [00:01<00:00, 30.00it/s, loss={}]"
     assert steps(read("\n".join(bar.format(loss) for loss in (0.9, 0.8)))) == [(50, 0.9), (100, 0.8)]
+
+
+def test_bars_with_more_steps_than_the_job_has_iterations_are_epochs():
+    bar = "{:3}%|██  | {}/50 [00:01<00:00, 30.00it/s, loss={}]"
+    drawn = [(50, 25, 0.9), (100, 50, 0.8), (50, 25, 0.7), (100, 50, 0.6)]
+    lines = "\n".join(bar.format(*each) for each in drawn)
+    assert steps(read(lines, 8)) == [(0, 0.9), (1, 0.8), (1, 0.7), (2, 0.6)]
+
+
+def test_sum_of_losses_counts_before_its_parts():
+    line = "step 40 box loss: 1.2 loss: 4.3 val_box_loss: 1.3 val_loss: 4.4"
+    assert steps(read(line)) == [(40, 4.3)]
+    assert held_out(read(line)) == [(40, 4.4, None)]
 
 
 def test_head_of_an_epoch_counts_for_its_lines():

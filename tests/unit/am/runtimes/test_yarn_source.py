@@ -397,6 +397,24 @@ def test_grant_after_discard_is_released():
     assert (yarn.released, yarn.started) == (["c1"], [])
 
 
+def test_ask_is_withdrawn_only_once_it_was_sent():
+    yarn, sent = FakeYarn(full=["h"]), threading.Event()
+    ask = yarn.ask
+    yarn.ask = lambda each: (sent.wait(10), ask(each))
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
+        await until(lambda: source._seats)
+        asking.cancel()
+        discarding = asyncio.ensure_future(source.discard("a"))
+        await asyncio.sleep(0.05)
+        sent.set()
+        await discarding
+
+    run(yarn, scenario)
+    assert (yarn.withdrawn, yarn.asked) == ([1], {})
+
+
 def test_earlier_attempts_containers_end_before_first_ask():
     old = container(container_id="old")
     yarn = FakeYarn(previous=[old], stubborn=["h"])

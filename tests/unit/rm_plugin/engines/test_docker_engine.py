@@ -207,8 +207,10 @@ def test_living_app_master_is_adopted(run):
         again = DockerAppLauncher(world.host, "0123456789ab", world.on_exit, world.launcher._containers)
         assert not await again.adopt("app-2", 1, 1001)
         assert not await DockerAppLauncher(world.host, "ffff", world.on_exit, again._containers).adopt("app-1", 1, 1001)
+        # The earlier ResourceManager is no more, and follows nothing.
+        for watcher in world.launcher._watchers:
+            watcher.cancel()
         assert await again.adopt("app-1", 1, 1001)
-        world.launcher._closed = True
         world.master().end(0)
         await world.until(lambda: world.exits)
         assert world.exits == [("app-1", 1, 0)]
