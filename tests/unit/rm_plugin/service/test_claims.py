@@ -132,7 +132,7 @@ def test_ideal_time_is_on_the_gpus_of_the_cluster_that_the_app_can_use(gpus, ide
 
 
 def test_measured_speed_may_be_relative_to_that_on_the_slowest_type_of_the_specification():
-    """An app that runs on a k80 measures that a v100 is 50 times as fast. Stated was 10 times; 100 times is believed."""
+    """The app runs on a k80 and measures a v100 to be 50 times as fast; stated was 10 times, and 100 are believed."""
     machines = [replace(machine, device=name) for machine, name in zip(CLUSTER.machines, ("k80", "v100"), strict=True)]
     devices = {name: DeviceType(name=name) for name in ("k80", "v100")}
     cluster = replace(CLUSTER, machines=tuple(machines), devices=devices)

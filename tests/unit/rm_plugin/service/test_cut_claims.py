@@ -1,4 +1,4 @@
-"""What a round does not believe of reports and bids: events name all of it, and apps are counted that are not honest."""
+"""What a round does not believe of reports and bids: events name it, and apps that are not honest are counted."""
 
 from instant_loop import run_instantly
 from service_cases import ServiceCase, bid, report
