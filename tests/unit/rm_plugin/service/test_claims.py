@@ -190,11 +190,11 @@ def test_row_that_no_job_can_use_is_dropped(bad):
     assert cuts
 
 
-@pytest.mark.parametrize(("free", "rows"), [({"m0": 4}, [4]), ({"m0": 4, "m1": 4}, [4, 8]), ({"m0": 12}, [4, 8])])
-def test_row_has_gpus_that_are_on_offer_and_no_more_than_the_app_can_use(free, rows):
+@pytest.mark.parametrize(("free_gpus", "rows"), [(4, [4]), (8, [4, 8]), (12, [4, 8])])
+def test_row_has_gpus_that_are_on_offer_and_no_more_than_the_app_can_use(free_gpus, rows):
     """It can use eight."""
     wanted = bid(row(0.1), row(0.2, count=2), BidRow(value=0.3, pinned=Allocation.of({"m0": 12})))
-    cut, _ = checked_bid(wanted, report(), replace(FACTS, free=Allocation.of(free)))
+    cut, _ = checked_bid(wanted, report(), replace(FACTS, free_gpus=free_gpus))
     assert [each.gpus for each in cut.rows] == rows
 
 
