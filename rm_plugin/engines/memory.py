@@ -82,4 +82,7 @@ class MemoryAppLauncher:
         """End the app's master, if it is live, with this code, and call `on_exit`."""
         am = self.living.pop(app_id, None)
         if am is not None:
-            await self._on_exit(AmExit(app_id=app_id, attempt=am.attempt, pid=am.pid, exit_code=exit_code))
+            restarts = max(0, self.restarted.get(app_id, 0) - am.attempt)
+            attempt = am.attempt + restarts
+            exit_ = AmExit(app_id=app_id, attempt=attempt, restarts=restarts, pid=am.pid, exit_code=exit_code)
+            await self._on_exit(exit_)

@@ -47,6 +47,8 @@ class AmExit(Value, frozen=True, kw_only=True):
     """The end of an app master.
 
     Attributes:
+        attempt: The attempt that ended last.
+        restarts: How many attempts the engine started by itself since the launch, of attempt `attempt - restarts`.
         exit_code: None if it is unknown, because an earlier ResourceManager started the app master.
         killed: The engine's message if an operator ended the app in the engine itself, else empty.
         last_words: The last line of its log, if it failed and the engine can read it.
@@ -56,6 +58,7 @@ class AmExit(Value, frozen=True, kw_only=True):
     attempt: int
     pid: int
     exit_code: int | None
+    restarts: int = 0
     killed: str = ""
     last_words: str = ""
 

@@ -162,7 +162,8 @@ class YarnAppLauncher:
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
-        if app_id in self._unanswered:
+        if app_id in self._unanswered or app_id not in self._apps:
+            # An earlier ResourceManager of this run may have submitted it, too.
             await self._answered(app_id, attempt=1)
         await self._end_followed(app_id)
 
@@ -384,12 +385,19 @@ def _is_moved(report: AppReport) -> bool:
 
 
 def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
-    attempt, code, killed = followed.attempt, 1, ""
+    restarts, code, killed = 0, 1, ""
     if report is not None:
-        attempt += max(0, report.attempt - 1)
+        restarts = max(0, report.attempt - 1)
         code = 0 if report.state is AppState.FINISHED else 1
         killed = report.diagnostics.strip() or "killed in YARN" if report.state is AppState.KILLED else ""
-    return AmExit(app_id=followed.app_id, attempt=attempt, pid=followed.number, exit_code=code, killed=killed)
+    return AmExit(
+        app_id=followed.app_id,
+        attempt=followed.attempt + restarts,
+        restarts=restarts,
+        pid=followed.number,
+        exit_code=code,
+        killed=killed,
+    )
 
 
 def _acl(*users: str) -> str:

@@ -236,7 +236,9 @@ class AppMasters:
         entry = self._entries.find(exit_.app_id)
         if entry is None or not entry.is_active or self._closing:
             return
-        if exit_.attempt < entry.attempt or exit_.attempt == entry.lost_attempt or entry.forced_reason:
+        # The engine may have started further attempts of a launch that was given up, until a resume ends them.
+        given_up = exit_.attempt - exit_.restarts <= entry.lost_attempt
+        if exit_.attempt < entry.attempt or given_up or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
         if entry.resting_view:
@@ -664,23 +666,23 @@ class AppMasters:
         await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
 
     async def _pause_after(self, entry: AppEntry, grace_s: float) -> None:
-        attempt = entry.attempt
+        lost_attempt = entry.lost_attempt
         await asyncio.sleep(grace_s)
-        while _is_pausing(entry, attempt):
+        while _is_pausing(entry, lost_attempt):
             try:
                 await self._launcher.kill(entry.app_id)
                 break
             except ThemisError:
                 LOG.exception("%s cannot be paused", entry.app_id)
                 await asyncio.sleep(KILL_GRACE_S)
-        if _is_pausing(entry, attempt):
+        if _is_pausing(entry, lost_attempt):
             await self._pause_surely(entry)
 
     async def _pause_surely(self, entry: AppEntry) -> None:
         """Pause an app of which nothing runs any more, unless it has ended or is paused; waits for the store."""
 
         def pause(change: Change) -> None:
-            if _is_pausing(entry, entry.attempt):
+            if _is_pausing(entry, entry.lost_attempt):
                 self.pause_app(change, entry)
 
         await self._changes.make_surely(pause)
@@ -803,9 +805,14 @@ def _is_shortage(error: ThemisError) -> bool:
     return isinstance(cause, OSError) and cause.errno in _SHORTAGES
 
 
-def _is_pausing(entry: AppEntry, attempt: int) -> bool:
-    """Whether this attempt of an app is still to end for a pause, and not for a kill."""
-    return entry.is_active and entry.attempt == attempt and bool(entry.pause_reason) and not entry.kill_reason
+def _is_pausing(entry: AppEntry, lost_attempt: int) -> bool:
+    """Whether an app is still to end for a pause, and not for a kill.
+
+    The pause is over, and another one may be wanted, once the app has lost another attempt than this one. The engine
+    may replace the app master before.
+    """
+    same = entry.lost_attempt == lost_attempt
+    return entry.is_active and same and bool(entry.pause_reason) and not entry.kill_reason
 
 
 def _at_rest(heartbeat: pb.Heartbeat) -> pb.Heartbeat:

@@ -297,7 +297,7 @@ def test_end_is_reported_once_after_containers_ended(living):
         await asyncio.sleep(0.05)
         return exits
 
-    assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, pid=1, exit_code=1)]
+    assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, restarts=1, pid=1, exit_code=1)]
 
 
 def test_ended_application_is_not_polled(living):
@@ -355,6 +355,23 @@ def test_next_launch_ends_previous_application(living):
 
     run(yarn, scenario)
     assert yarn.apps["application_17_0001"].state is AppState.KILLED
+
+
+def test_application_of_an_earlier_resource_manager_is_killed(living):
+    """Its app rests, or cannot be read from the store, so that nobody adopts it first."""
+    yarn = FakeYarn()
+
+    async def first(launcher, exits):
+        await launcher.launch(order())
+        launcher._apps.clear()
+
+    run(yarn, first)
+
+    async def second(launcher, exits):
+        await launcher.kill("app-1")
+        assert yarn.apps["application_17_0001"].state is AppState.KILLED
+
+    run(yarn, second)
 
 
 def test_only_application_of_this_run_is_adopted(living):

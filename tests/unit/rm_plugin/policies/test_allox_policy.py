@@ -20,7 +20,7 @@ from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
-from themis.apps import JobShape
+from themis.apps import JobShape, Slowdown
 from themis.bids import AppReport, GangDemand, SampleTimes
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
@@ -508,6 +508,14 @@ class TestSamplingRuns:
     def test_run_lasts_a_start_and_twice_what_2_percent_take_by_the_stated_speed(self):
         assert sampled_for_s(SampleLimits(), restart_s=7.0, work_left_gpu_s=1000.0, slowdown=FLAT) == [47.0]
         assert sampled_for_s(SampleLimits(), restart_s=7.0, work_left_gpu_s=100.0, slowdown=FLAT) == [17.0]
+        slow = Slowdown(2.0, 2.0, 2.0, 2.0)
+        assert sampled_for_s(SampleLimits(), restart_s=7.0, work_left_gpu_s=1000.0, slowdown=slow) == [87.0]
+
+    def test_run_is_remembered_with_the_end_of_its_start_and_2_percent_of_its_work(self):
+        slow = Slowdown(2.0, 2.0, 2.0, 2.0)
+        memory = sampling_run(SampleLimits(), restart_s=7.0, work_left_gpu_s=1000.0, slowdown=slow).memory
+        run = SampleRun(device="k80", started_at_s=7.0, work_gpu_s=40.0, left_gpu_s=1000.0)
+        assert memory.sample_limits.runs == {"a": run}
 
     def test_run_on_a_type_with_finished_samples_has_a_lease_of_five_times_their_median(self):
         """Other samples took 8, 10 and 30 s on a K80; a start takes 7 s."""
@@ -592,16 +600,20 @@ class TestSamplingRuns:
         assert granted(sampled_round(apps, still.memory)) == {"a": {"v": 1}}
 
 
-def sampled_for_s(limits, restart_s=0.0, **more):
+def sampled_for_s(limits, **more):
     """The lengths of the leases of a sampling run that starts, 0 for whole ones."""
+    return [gang.at_most_s for gang in sampling_run(limits, **more).auction["a"]]
+
+
+def sampling_run(limits, restart_s=0.0, **more):
+    """The decision by which a sampling run starts."""
     frame = round_of(
         {"a": [demand(2.0, job="j", gpus=1, **more)]},
         memory=AlloxMemory(sample_limits=limits),
         profiling_runs=True,
     )
     reports = {app_id: replace(report, restart_s=restart_s) for app_id, report in frame.reports.items()}
-    decided = make_policy("allox").decide(replace(frame, reports=reports))
-    return [gang.at_most_s for gang in decided.auction["a"]]
+    return make_policy("allox").decide(replace(frame, reports=reports))
 
 
 def sampled_round(demands, memory=None, **more):

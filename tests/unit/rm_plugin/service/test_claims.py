@@ -11,7 +11,7 @@ from rm_plugin.service.claims import AppFacts, checked_bid, checked_report
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, PhaseLeft
 from themis.choices import BundleRule
-from themis.cluster import Allocation, Level
+from themis.cluster import Allocation, DeviceType, Level
 from themis.speeds import Speeds
 
 CLUSTER = cluster_of((4,), (4,))
@@ -125,6 +125,22 @@ def test_ideal_time_holds_half_of_the_work_left():
     assert believed(report(rho=9e8, t_ideal_s=1e-6)).t_ideal_s == 100.0
 
 
+@pytest.mark.parametrize(("gpus", "ideal_s"), [(4, 200.0), (16, 100.0)])
+def test_ideal_time_is_on_the_gpus_of_the_cluster_that_the_app_can_use(gpus, ideal_s):
+    """The app can use eight."""
+    assert believed(report(rho=9e8, t_ideal_s=1e-6), cluster=cluster_of((gpus,))).t_ideal_s == ideal_s
+
+
+def test_measured_speed_may_be_relative_to_that_on_the_slowest_type_of_the_specification():
+    """The app runs on a k80 and measures a v100 to be 50 times as fast; stated was 10 times, and 100 are believed."""
+    machines = [replace(machine, device=name) for machine, name in zip(CLUSTER.machines, ("k80", "v100"), strict=True)]
+    devices = {name: DeviceType(name=name) for name in ("k80", "v100")}
+    cluster = replace(CLUSTER, machines=tuple(machines), devices=devices)
+    spec = replace(SPEC, jobs=tuple(replace(job, speed_by_device={"k80": 0.1}) for job in SPEC.jobs))
+    claim = report(demand(speeds=Speeds((("v100", 50.0),))), rho=9e8, t_ideal_s=1e-6)
+    assert believed(claim, cluster=cluster, spec=spec).t_ideal_s == 100.0 / 50.0
+
+
 def test_ideal_time_holds_the_metered_work():
     # (100,000 * 0.5 / 1.25 - 600) / 1.25 GPU s, twice, on 8 GPUs.
     assert believed(report(), attained_gpu_s=1e5).t_ideal_s == pytest.approx(2 * (40_000 - 600) / 1.25 / 8)
@@ -172,6 +188,14 @@ def test_row_that_no_job_can_use_is_dropped(bad):
     believed_bid, cuts = checked_bid(bid(row(0.5), bad), report(), FACTS)
     assert believed_bid.rows == (row(0.5),)
     assert cuts
+
+
+@pytest.mark.parametrize(("free_gpus", "rows"), [(4, [4]), (8, [4, 8]), (12, [4, 8])])
+def test_row_has_gpus_that_are_on_offer_and_no_more_than_the_app_can_use(free_gpus, rows):
+    """It can use eight."""
+    wanted = bid(row(0.1), row(0.2, count=2), BidRow(value=0.3, pinned=Allocation.of({"m0": 12})))
+    cut, _ = checked_bid(wanted, report(), replace(FACTS, free_gpus=free_gpus))
+    assert [each.gpus for each in cut.rows] == rows
 
 
 def test_value_of_a_row_is_at_most_that_of_its_gpus_without_loss():

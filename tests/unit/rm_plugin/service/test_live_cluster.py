@@ -1,13 +1,16 @@
 """Changes of leases and machines outside rounds: stored, sent to the affected apps, and triggering rounds."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import pytest
 from web_cases import RmCase
 
+from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.session import Session
 from themis.cluster import GpuId
+from themis.errors import UnknownNameError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -102,6 +105,24 @@ def test_opened_gpus_trigger_round(closed, reasons):
         case.live_cluster.close_gpus(closed)
         assert case.reasons == reasons
         assert case.arbiter.table.closed == closed
+
+    run(scenario)
+
+
+def test_drained_machine_is_written_until_it_is_opened_again():
+    async def scenario(case):
+        def kept():
+            return sorted(case.live_cluster.drained), json.loads(case.recorder.store.meta(DRAINED))
+
+        before = len(case.kinds)
+        for machine_id in ("m01", "m00", "m00"):
+            await case.live_cluster.drain(machine_id, drained=True, by="carol")
+        assert kept() == (["m00", "m01"], ["m00", "m01"])
+        await case.live_cluster.drain("m01", drained=False)
+        assert kept() == (["m00"], ["m00"])
+        assert case.kinds[before:] == ["machine_drained", "machine_drained", "machine_opened"]
+        with pytest.raises(UnknownNameError, match="m77"):
+            await case.live_cluster.drain("m77", drained=True)
 
     run(scenario)
 

@@ -1,8 +1,7 @@
 """Pausing and resuming apps, over memory adapters: what is written, what is asked of the app master, what it costs."""
 
-import asyncio
-
 import pytest
+from instant_loop import run_instantly
 from service_cases import app, heartbeat, registration
 
 from rm_plugin.service import app_masters
@@ -11,7 +10,7 @@ from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StoreError
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -21,7 +20,7 @@ def run(tmp_path, scenario, **settings):
         async with memory_service(tmp_path, **settings) as rm:
             await scenario(rm)
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    run_instantly(whole())
 
 
 def shut_downs(session):
@@ -159,7 +158,82 @@ class TestPause:
         run(tmp_path, scenario)
 
 
+class TestPauseInAnEngine:
+    def test_app_whose_app_master_waits_in_the_engines_queue_is_paused_at_once(self, tmp_path):
+        async def scenario(rm):
+            entry = await rm.manager.submit(app("mine"))
+            rm.launcher.queued[entry.app_id] = "waits in YARN's queue"
+            rm.manager.app_masters.check_apps()
+            assert entry.launch_wait
+            await rm.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            assert not rm.launcher.living
+            await rm.manager.resume(entry.app_id)
+            assert rm.launcher.living[entry.app_id].launch.attempt == 2
+            assert not entry.failed_at_s
+
+        run(tmp_path, scenario)
+
+    @pytest.mark.parametrize("started", [True, False])
+    def test_pause_is_done_once_an_engine_that_was_away_is_back(self, tmp_path, monkeypatch, started):
+        """Until then something of the app may run: it keeps its GPUs, and cannot be resumed."""
+        monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.01)
+        asked = []
+
+        async def unavailable(*_):
+            asked.append(None)
+            raise UnreachableError("YARN is unavailable")
+
+        async def scenario(rm):
+            with monkeypatch.context() as away:
+                if not started:
+                    away.setattr(rm.launcher, "launch", unavailable)
+                entry = await rm.manager.submit(app("mine"))
+                await grant(rm, entry, 2)
+                away.setattr(rm.launcher, "kill", unavailable)
+                asked.clear()
+                await rm.manager.pause(entry.app_id)
+                await until(lambda: len(asked) > 2)
+                rm.manager.app_masters.check_apps()
+                assert (entry.state, len(rm.arbiter.table.live)) == (AppState.ACCEPTED, 2)
+                with pytest.raises(InputError, match="not paused yet"):
+                    await rm.manager.resume(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            assert not rm.launcher.living
+            assert not rm.arbiter.table.live
+            assert not entry.failed_at_s
+
+        run(tmp_path, scenario)
+
+    def test_app_master_that_the_engine_restarts_during_a_pause_gets_no_longer(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(app_masters.AppMasters, "_pause_grace_s", 0.1)
+
+        async def scenario(rm):
+            entry, _session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            rm.launcher.restarted[entry.app_id] = 2
+            _, session = await rm.manager.register(registration(entry, attempt=2, pid=4712))
+            assert [message.pause for message in shut_downs(session)] == [True]
+            await until(lambda: entry.state is AppState.PAUSED)
+            assert not rm.launcher.living
+
+        run(tmp_path, scenario)
+
+
 class TestResume:
+    def test_attempts_that_the_engine_made_after_the_pause_are_no_loss(self, tmp_path):
+        """YARN starts an app master again that it could not take leave of, up to a resume."""
+
+        async def scenario(rm):
+            entry = await paused(rm)
+            rm.launcher.restarted[entry.app_id] = 2
+            await rm.manager.resume(entry.app_id)
+            assert [am.attempt for am in rm.launcher.launched] == [1, 2]
+            assert "am_lost" not in rm.kinds
+            assert entry.is_active
+
+        run(tmp_path, scenario)
+
     def test_resumed_app_starts_its_next_attempt_and_loses_none(self, tmp_path):
         async def scenario(rm):
             entry = await paused(rm)
@@ -230,6 +304,31 @@ class TestRestart:
             await after.close()
 
         run(tmp_path, scenario)
+
+    @pytest.mark.parametrize("stops", [True, False])
+    def test_app_master_that_lives_is_asked_again_to_stop_for_the_pause(self, tmp_path, monkeypatch, stops):
+        monkeypatch.setattr(app_masters.AppMasters, "_pause_grace_s", 10.0 if stops else 0.1)
+
+        async def scenario():
+            async with memory_service(tmp_path) as rm:
+                entry, _session = await rm.registered(app("mine"))
+                await grant(rm, entry, 2)
+                await rm.manager.pause(entry.app_id, by="carol")
+                living = dict(rm.launcher.living)
+            async with memory_service(tmp_path, store=rm.store, clock=rm.clock) as after:
+                after.launcher.living = living
+                await after.manager.app_masters.recover()
+                entry, session = await after.manager.register(registration(after.entries.get(entry.app_id)))
+                (message,) = shut_downs(session)
+                assert (message.pause, message.reason) == (True, "paused by carol")
+                if stops:
+                    await finish(after, entry, session)
+                await until(lambda: entry.state is AppState.PAUSED)
+                assert (entry.diagnostics, entry.failed_at_s) == ("paused by carol", ())
+                assert not after.arbiter.table.live
+                assert stops or not after.launcher.living
+
+        run_instantly(scenario())
 
     def test_pause_completes_if_the_resource_manager_stops_first(self, tmp_path):
         async def scenario(rm):
