@@ -2,9 +2,10 @@
 
     python tools/make_screenshots.py
 
-It starts a ResourceManager on 8 emulated GPUs, submits replayed apps, and photographs its pages while they run, in Chromium (Debian:
-`apt install chromium`). Then it runs the small testbed mix, and photographs the head of its report. It takes three minutes.
-Look at the pictures before you commit them: what the apps have done by then differs a little from run to run.
+It starts a ResourceManager on 8 emulated GPUs, submits replayed apps, and photographs its pages while they run, in
+Chromium (Debian: `apt install chromium`). Then it runs the small testbed mix, and photographs the head of its report.
+It takes three minutes. Run it on an idle machine, and look at the pictures before you commit them: what the apps have
+done by then differs a little from run to run.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def photograph(page: Page, url: str, picture: Path) -> None:
 
 @contextmanager
 def browser() -> Iterator[Page]:
+    """A page of Chromium, in its light colours."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         raise InputError("no Chromium on PATH", remedy="apt install chromium")
