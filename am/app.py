@@ -22,6 +22,7 @@ from themis.apps import CodeArchive
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.code_archive import CODE_ARCHIVE
+from themis.config.app_limits import check_pattern
 from themis.durations import median_with_cuts
 from themis.errors import MissingHereError
 from themis.leases import Lease, renewable_until_s
@@ -67,6 +68,7 @@ class App(SearchedApp):
 
     def __init__(self, registered: pb.Registered, folder: Path, kept_at: str, journal: Journal, clock: Clock) -> None:
         spec = app_from_message(registered.spec)
+        check_pattern(spec.metric, spec.name)
         self.cluster, cluster_view = registered_cluster(registered)
         self._set_times(registered)
         self.time_scale = registered.time_scale

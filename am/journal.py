@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import field
 
 from am.journal_store import JournalError, JournalFile, JournalStore
+from am.profiler.profile import Measurements
 from am.tuners.port import Observation, ObservationKind
 from themis.lifecycle import JobState
 from themis.values import Value
@@ -43,10 +45,11 @@ class JobRecord(Value, frozen=True, kw_only=True):
 
 
 class JournalContent(Value, frozen=True, kw_only=True):
-    """What a journal held when it was opened: all observations in order, the newest record of each job and note."""
+    """What a journal held when it was opened: all observations in order, and the newest of each job and note."""
 
     observations: tuple[Observation, ...] = ()
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+    measurements: Mapping[str, Measurements] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -82,6 +85,10 @@ class Journal:
         line["unsaved_stops"] = record.unsaved_stops
         self._append({"job": {**line, "stalls": record.stalls, "longest_wait_s": record.longest_wait_s}})
 
+    def measurements(self, job_id: str, measurements: Measurements) -> None:
+        """Write what was measured of a job's pace."""
+        self._append({"measured": {"job": job_id, **msgspec.to_builtins(measurements)}})
+
     def note(self, name: str, value: object) -> None:
         """Write any other JSON value. The newest value of a name counts."""
         self._append({"note": {"name": name, "value": value}})
@@ -106,6 +113,7 @@ def _open_store(place: Path | str) -> JournalStore:
 def _content(data: bytes, place: str) -> JournalContent:
     observations: list[Observation] = []
     jobs: dict[str, JobRecord] = {}
+    measurements: dict[str, Measurements] = {}
     notes: dict[str, Any] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
@@ -115,12 +123,14 @@ def _content(data: bytes, place: str) -> JournalContent:
             elif "job" in entry:
                 record = _job(entry["job"])
                 jobs[record.job_id] = record
+            elif "measured" in entry:
+                measurements[entry["measured"]["job"]] = msgspec.convert(entry["measured"], Measurements)
             elif "note" in entry:
                 notes[entry["note"]["name"]] = entry["note"]["value"]
         except (ValueError, KeyError, TypeError) as error:
             remedy = f"damaged in line {number}: {error}; move the file away to begin again"
             raise JournalError("cannot read the journal", value=place, remedy=remedy) from error
-    return JournalContent(observations=tuple(observations), jobs=jobs, notes=notes)
+    return JournalContent(observations=tuple(observations), jobs=jobs, measurements=measurements, notes=notes)
 
 
 def _observation(line: Mapping[str, Any]) -> Observation:

@@ -73,7 +73,7 @@ class LogWatch:
             job.profile.feed(record)
             self._report(job, record)
         job.profile.look(now_s)
-        self._app.search.waited(job)
+        self._app.search.keep_measurements(job)
         self._report_health(job)
 
     def _reader(self, job: JobRun) -> JobReader:

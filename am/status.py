@@ -12,6 +12,7 @@ from am.app import App
 from am.app_view import JobProgress
 from am.jobs.run import JobRun
 from am.searched_app import SearchedApp
+from am.tuners.port import TunerPlan
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import declaration_to_message, phases_to_messages, scalars_to_messages
@@ -61,7 +62,7 @@ def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headr
     return pb.Heartbeat(
         progress=app.search.done_share(),
         rho=rho,
-        jobs=[job_status(app, job) for job in app.search.jobs.values()],
+        jobs=[job_status(app, job, plan) for job in app.search.jobs.values()],
         phase=plan.phase,
         phases=plan.phase + len(plan.phases),
         best=app.search.best(),
@@ -100,21 +101,22 @@ def _declaration(app: SearchedApp) -> pb.Declaration | None:
 
 def _job_reports(app: App) -> Iterator[pb.JobStatus]:
     """Yield the status of every job. Omits jobs whose status fails, so that the app can still end."""
+    plan = app.search.plan()
     for job in app.search.jobs.values():
         try:
-            yield job_status(app, job)
+            yield job_status(app, job, plan)
         except Exception:
             LOG.exception("the final report omits job %s", job.job_id)
 
 
-def job_status(app: SearchedApp, job: JobRun) -> pb.JobStatus:
-    """One job."""
+def job_status(app: SearchedApp, job: JobRun, plan: TunerPlan) -> pb.JobStatus:
+    """One job, under the tuner's present plan."""
     loss, accuracy = job.shown_loss, job.profile.accuracy
     return pb.JobStatus(
         job_id=job.job_id,
         state=job.state.value,
         iteration=job.profile.iteration,
-        target_iteration=app.search.target_of(job, app.search.plan()),
+        target_iteration=app.search.target_of(job, plan),
         loss=loss if math.isfinite(loss) else 0.0,
         has_loss=math.isfinite(loss),
         accuracy=accuracy or 0.0,

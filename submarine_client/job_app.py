@@ -19,7 +19,7 @@ from submarine_client.tony import check_tony_setting
 from themis.apps import AppSpec, CodeArchive, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
 from themis.code_archive import pack_code
 from themis.config.app_limits import check_limits
-from themis.config.names import check_app_name, check_label, login_name
+from themis.config.names import check_app_name, check_label, check_queue_name, login_name
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
 from themis.errors import InputError, UnknownNameError
@@ -77,7 +77,7 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
     app = AppSpec(
         name=check_app_name(options["name"][0], COMMAND_LINE),
         user=check_label(login_name(), "user", COMMAND_LINE),
-        queue=check_label(_one(options, "queue", "default"), "--queue", COMMAND_LINE),
+        queue=check_queue_name(_one(options, "queue", "default"), "--queue", COMMAND_LINE),
         tuner=TunerSpec(name=SINGLE),
         program=ProgramSpec(
             command=command,

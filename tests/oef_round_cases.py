@@ -105,7 +105,7 @@ def four_apps(policy, observer=None, **rounds):
             jobs=tuple(
                 JobTrace(
                     job_id=f"a{n}-j{job}",
-                    iterations_total=4000,
+                    iterations_total=5000,
                     serial_iteration_s=1.0,
                     slowdown=CRUDE_SLOWDOWN,
                     speed_by_device={"v100": 1.5 + n},

@@ -125,6 +125,17 @@ class Placer(StrEnum):
     PLAIN = "plain"
 
 
+class LateOrder(StrEnum):
+    """Which jobs AlloX+ starts first of those that have waited longer than its time-out.
+
+    Example: a job of 100 s came at 0 s and one of 5 s at 10 s; both are late. `shortest` starts the second one first,
+    as the authors' simulator does: under overload the first may never start. `oldest` starts the first one first.
+    """
+
+    SHORTEST = "shortest"
+    OLDEST = "oldest"
+
+
 class GangPlacement(StrEnum):
     """How the policies without an auction place gangs, for an ablation of the paper's baselines.
 

@@ -23,6 +23,8 @@ CODE_ARCHIVE = "code.tar.gz"
 MAX_PACKED_BYTES = 8 * 1024 * 1024
 MAX_FILES = 10_000
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+_HEADER_BYTES = 4096
+"""The most that a file takes in the archive besides its content, also one with a long name."""
 SKIPPED = frozenset(
     (".git", ".hg", ".svn", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 )
@@ -66,7 +68,7 @@ def unpack_code(archive: bytes, folder: Path) -> None:
     Raises:
         ArchiveError: The archive is damaged or too large.
     """
-    unpack_files(archive, folder, max_bytes=MAX_UNPACKED_BYTES)
+    unpack_files(archive, folder, max_bytes=MAX_UNPACKED_BYTES + MAX_FILES * _HEADER_BYTES)
 
 
 def files_in(code: CodeArchive) -> dict[str, bool]:

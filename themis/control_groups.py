@@ -101,11 +101,16 @@ class ControlGroup:
 
     @classmethod
     def of(cls, pid: int) -> ControlGroup | None:
-        """Return the group that a ResourceManager or an app master once made for this process, or None."""
-        folder = _folder_of(str(pid))
-        if folder is not None and folder.name == SELF:
-            folder = folder.parent
-        return cls(folder) if folder is not None and _NAME.fullmatch(folder.name) else None
+        """Return the group that a ResourceManager once made for this app master, or None.
+
+        It is the outermost one: the app master may have made others inside it, and moved itself there. A group that
+        holds this process too was made for it.
+        """
+        folder, own = _folder_of(str(pid)), _folder_of("self")
+        if folder is None or own is None:
+            return None
+        groups = [each for each in (folder, *folder.parents) if _NAME.fullmatch(each.name)]
+        return next((cls(each) for each in reversed(groups) if not own.is_relative_to(each)), None)
 
     def add(self, pid: int) -> None:
         """Move a process into the group. Children that it already has stay outside."""

@@ -15,6 +15,7 @@ from themis.choices import (
     BundleRule,
     EmptyBundle,
     GangPlacement,
+    LateOrder,
     LeaseEnds,
     LeftoverOrder,
     Placer,
@@ -78,6 +79,11 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--cap-demand", action="store_true", help="shares have no more GPUs than a tenant can use under OEF")
     add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF and AlloX")
     add("--alpha", type=float, help="share of the users whose jobs AlloX considers first; default: 0.1")
+    add(
+        "--late-order",
+        choices=[each.value for each in LateOrder],
+        help="which late jobs AlloX+ starts first; default: shortest",
+    )
     add(
         "--preemption-margin",
         type=float,
@@ -196,6 +202,7 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
         cap_demand=options.cap_demand or None,
         profiling_runs=options.profiling_runs or None,
         alpha=options.alpha,
+        late_order=options.late_order and LateOrder(options.late_order),
         preemption_margin=options.preemption_margin,
         bidders=options.bidders and Bidders(options.bidders),
         values=options.values and BidValues(options.values),

@@ -82,7 +82,7 @@ def _best_divisions(
     candidates, _ = enumerate_candidates(
         SearchSpace(kinds=kinds, max_gangs=most, max_gpus=capacity.gpus, jobs=jobs, capacity=capacity)
     )
-    candidates = Limits(kinds, capacity, most).within(candidates)
+    candidates = Limits.of_offer(kinds, capacity, most).within(candidates)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((candidates, np.tile(np.array([*held.values()], dtype=np.int64), (len(candidates), 1))))
     for candidate in candidates[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():

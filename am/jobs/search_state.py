@@ -14,7 +14,7 @@ from am.jobs.run import JobRun
 from am.journal import JobRecord, Journal
 from am.profiler.follower import LogFollower
 from am.profiler.health import COUNTING_WAIT_S
-from am.profiler.profile import JobProfile
+from am.profiler.profile import JobProfile, Measurements
 from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
 from am.tuners.registry import make_tuner
 from themis.apps import AppSpec, Estimate, JobSpec
@@ -78,6 +78,7 @@ class SearchState:
         self._unreadable = ""
         self._read_metric = False
         self._waits_s: dict[str, float] = {}
+        self._measurements: dict[str, Measurements] = dict(journal.content.measurements)
         self._take_up(saved_iteration)
 
     def fit_cluster(self, cluster: Cluster) -> None:
@@ -85,9 +86,10 @@ class SearchState:
         self._stated_speeds = {job_id: _assumed_speeds(job.spec, cluster) for job_id, job in self.jobs.items()}
         for job_id, job in self.jobs.items():
             job.profile.assume_pace(self._stated_speeds[job_id])
-        measuring, self._measuring = self._measuring, {}
-        for job_id in measuring.values():
-            self._share_pace(self.jobs[job_id])
+        self._measuring = {}
+        for job in self.jobs.values():
+            if job.profile.has_steady_pace:
+                self._share_pace(job)
 
     # ---- reading ----
 
@@ -188,12 +190,16 @@ class SearchState:
         self.remeasure()
         return self.plan().stopped != stopped
 
-    def waited(self, job: JobRun) -> None:
-        """Journal the time of a job's step if it is the longest so far. The next attempt uses it."""
+    def keep_measurements(self, job: JobRun) -> None:
+        """Journal a job's longest wait for a step, and its pace, if they are news. The next attempt uses them."""
         longest_s = job.profile.longest_wait_s
         if longest_s > max(COUNTING_WAIT_S, _LONGER * self._waits_s.get(job.job_id, 0.0)):
             self._waits_s[job.job_id] = longest_s
             self._journal.job(job.record())
+        measurements = job.profile.measurements(job.spec.iterations_total)
+        if measurements.is_news(self._measurements.get(job.job_id, Measurements())):
+            self._measurements[job.job_id] = measurements
+            self._journal.measurements(job.job_id, measurements)
 
     def failed(self, job: JobRun, diagnostics: str) -> None:
         """Give up a job for good."""
@@ -287,6 +293,8 @@ class SearchState:
                 failed.add(observation.job_id)
             elif observation.kind is ObservationKind.TARGET_REACHED:
                 self.jobs[observation.job_id].earlier_targets.append(observation.iteration)
+        for job_id, measurements in self._measurements.items():
+            self.jobs[job_id].profile.remember(measurements)
         plan = self.plan()
         for job_id, record in self._journal.content.jobs.items():
             job = self.jobs[job_id]

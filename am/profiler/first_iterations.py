@@ -7,12 +7,22 @@ of the job passes 1 % on its way. Only runs on one device count, because several
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from themis.bids import SAMPLE_FRACTIONS, SampleTimes
+from themis.values import Value
 
 _MAX_POINTS = 64
 """Most points kept of a run. At the limit every other point is dropped, and then only every other line counts."""
+
+
+class SamplePoints(Value, frozen=True, kw_only=True):
+    """Two points (iterations, seconds) of a run on one device of a type, the shorter first, and its peak memory."""
+
+    device: str
+    points: tuple[tuple[int, float], tuple[int, float]]
+    memory_mb: float = 0.0
 
 
 @dataclass(slots=True)
@@ -84,6 +94,19 @@ class FirstIterations:
             iterations: Those of the whole job.
             serial_iteration_s: Seconds of each on the reference GPU; samples count work in these.
         """
+        return tuple(
+            SampleTimes(
+                device=sample.device,
+                work_gpu_s=(first * serial_iteration_s, second * serial_iteration_s),
+                seconds=(first_s, second_s),
+                memory_mb=sample.memory_mb,
+            )
+            for sample in self.points(iterations)
+            for (first, first_s), (second, second_s) in [sample.points]
+        )
+
+    def points(self, iterations: int) -> tuple[SamplePoints, ...]:
+        """Return the points of the two samples on every type with a run that was long enough."""
         short, long = (fraction * iterations for fraction in SAMPLE_FRACTIONS)
         found = []
         for device, run in sorted(self._longest.items()):
@@ -91,13 +114,12 @@ class FirstIterations:
             second = run.first_from(max(long, first[0] + 1)) if first is not None else None
             # Rounding can lose a very short time.
             if first is not None and second is not None and first[1] < second[1]:
-                work_gpu_s = (first[0] * serial_iteration_s, second[0] * serial_iteration_s)
-                found.append(
-                    SampleTimes(
-                        device=device,
-                        work_gpu_s=work_gpu_s,
-                        seconds=(first[1], second[1]),
-                        memory_mb=run.memory_mb,
-                    )
-                )
+                found.append(SamplePoints(device=device, points=(first, second), memory_mb=run.memory_mb))
         return tuple(found)
+
+    def remember(self, samples: Iterable[SamplePoints]) -> None:
+        """Add the samples of an earlier attempt. A longer run on the type replaces them."""
+        for sample in samples:
+            iterations = sample.points[1][0]
+            run = _Run(sample.device, 0, sample.memory_mb, iterations, points=list(sample.points))
+            self._longest[sample.device] = run

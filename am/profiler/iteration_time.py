@@ -53,9 +53,13 @@ class Intervals:
 
     The first interval after a start includes set-up work (graph tracing, cold caches). It counts only while there is no
     other interval. Intervals outside 1e-9 to 1e9 seconds are ignored.
+
+    Args:
+        earlier: The summary of an earlier attempt. It counts until there are enough newer intervals.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: IterationTime | None = None) -> None:
+        self._earlier = earlier
         self._steady: deque[float] = deque(maxlen=WINDOW)
         self._first: deque[float] = deque(maxlen=WINDOW)
 
@@ -67,6 +71,11 @@ class Intervals:
     @property
     def pace(self) -> IterationTime | None:
         """The summary, or None before any interval. First intervals alone count as one interval."""
+        newer = self._newer
+        return self._earlier if self._earlier is not None and not (newer and newer.is_reliable) else newer
+
+    @property
+    def _newer(self) -> IterationTime | None:
         known = self._steady or self._first
         if not known:
             return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+
+from themis.values import Value
 
 HELD_OUT = frozenset(
     ("val", "vali", "valid", "validation", "validating", "eval", "evaluation", "test", "testing", "dev", "cv")
@@ -29,8 +30,7 @@ _SECTION = re.compile(
 _TRAIN_SECTION = re.compile(r"\btrain(?:ing)?\b")
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOutParts:
+class HeldOutParts(Value, frozen=True):
     """Which parts of a line are of held-out data.
 
     Attributes:
@@ -39,8 +39,8 @@ class HeldOutParts:
             is None if the line does not say it.
     """
 
-    starts: list[int]
-    held_out: list[bool | None]
+    starts: tuple[int, ...]
+    held_out: tuple[bool | None, ...]
 
     def at(self, place: int) -> bool | None:
         """Return whether the text at a place is of held-out data. None if the line does not say it."""
@@ -70,4 +70,4 @@ def held_out_parts(text: str, *, held_out: bool) -> HeldOutParts:
     lead = held_out or _LEAD.match(text, text_start(text)) is not None
     sections = list(_SECTION.finditer(text))
     held = [_TRAIN_SECTION.search(each[0]) is None for each in sections]
-    return HeldOutParts([each.start() for each in sections], [lead or None, *held])
+    return HeldOutParts(tuple([each.start() for each in sections]), (lead or None, *held))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from am.profiler.line_parts import text_start
+from themis.values import Value
 
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,4}(?!,?[0-9])|[0-9]{1,15}"
 """A count, also one in groups of three digits: `12,000`."""
@@ -51,8 +51,7 @@ _HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LinePlace:
+class LinePlace(Value, frozen=True, kw_only=True):
     """The place of a line. A value that the line does not have is None.
 
     Attributes:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from am.profiler.line_parts import HELD_OUT, TRAINED, HeldOutParts, held_out_parts
 from am.profiler.line_places import LinePlace, line_place
 from am.profiler.numbers import NUMBER
+from themis.values import Value
 
 _TOTAL = frozenset(
     ("", "loss", "train", "training", "trn", "tr", "total", "avg", "average", "mean", "running", "batch", "minibatch")
@@ -71,8 +72,7 @@ class NamedValues:
     accuracy: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Loss:
+class _Loss(Value, frozen=True, kw_only=True):
     """A loss of a line. The one with the lowest rank counts: a total before a part of it.
 
     It is sure if its notation or its name leaves no doubt, as in `loss: 3`, `train_loss 3` or `train: loss 3`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from am.profiler.first_iterations import FirstIterations
+from am.profiler.first_iterations import FirstIterations, SamplePoints
 from am.profiler.health import MAX_LOOK_GAP_S, Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.iteration_time import Intervals, IterationTime, Placement
 from am.profiler.loss_history import LossHistory
@@ -41,6 +41,9 @@ from themis.cluster import Level
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis.values import Value
 
+_NEAR = 1.0 / 1.1
+"""Iteration times whose ratio is at least this count as equal in the journal."""
+
 
 class DeviceSpeed(Value, frozen=True, kw_only=True):
     """The speed of a job on a device type, for display: measured, or assumed."""
@@ -48,6 +51,28 @@ class DeviceSpeed(Value, frozen=True, kw_only=True):
     device: str
     speed: float
     measured: bool
+
+
+class Measurements(Value, frozen=True, kw_only=True):
+    """What a profile measured of a job's pace. The app master's next attempt goes on from it.
+
+    Attributes:
+        paces: The reliable iteration times, in the order in which the job first ran at their placements.
+        samples: The points of AlloX' samples.
+    """
+
+    paces: tuple[tuple[Placement, IterationTime], ...] = ()
+    samples: tuple[SamplePoints, ...] = ()
+
+    def is_news(self, known: Measurements) -> bool:
+        """Whether this has a pace or a sample that `known` lacks, or a pace that differs by more than a tenth."""
+        if {sample.device for sample in self.samples} != {sample.device for sample in known.samples}:
+            return True
+        former = dict(known.paces)
+        return any(
+            at not in former or not _NEAR * former[at].iteration_s <= pace.iteration_s <= former[at].iteration_s / _NEAR
+            for at, pace in self.paces
+        )
 
 
 class JobProfile:
@@ -230,6 +255,19 @@ class JobProfile:
         Types that need no name have none.
         """
         return self._first_iterations.samples(iterations, serial_iteration_s) if self._assumed_speeds.by_type else ()
+
+    def measurements(self, iterations: int) -> Measurements:
+        """Return what was measured of the pace of the job, which has so many iterations in total."""
+        return Measurements(
+            paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable),
+            samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
+        )
+
+    def remember(self, measurements: Measurements) -> None:
+        """Add what the job's profile in an earlier attempt measured."""
+        for at, pace in measurements.paces:
+            self._intervals[at] = Intervals(pace)
+        self._first_iterations.remember(measurements.samples)
 
     def used_memory(self, peak_mb: float) -> None:
         """Note the most memory that the task of the present run was seen to use; 0 if that is unknown."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from am.profiler.divergence_format import says_diverged
 from am.profiler.line_places import LinePlace, head_place

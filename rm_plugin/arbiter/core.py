@@ -7,6 +7,7 @@ The live service and the simulator drive this same class.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -136,6 +137,8 @@ class Arbiter:
         # Of apps that have ended, by tenant (`RoundSnapshot.ended_gpu_s`).
         self._ended: dict[Tenant, dict[str, EndedApp]] = {}
         self._apps: dict[str, _Account] = {}
+        # When the active apps of each tenant were submitted, sorted.
+        self._arrivals: dict[Tenant, list[float]] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
         self._noted: set[str] = set()
@@ -232,6 +235,7 @@ class Arbiter:
         )
         self._standings[app_id] = self._standing(app_id)
         tenant = self._rounds.queues.tenant(owner)
+        self._arrive(app_id, tenant)
         # A resumed app counts by itself again.
         self._ended.get(tenant, {}).pop(app_id, None)
         self._contention.enter(app_id, now_s, tenant)
@@ -242,6 +246,8 @@ class Arbiter:
         account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
         if account is not None:
+            arrivals = self._arrivals[self._rounds.queues.tenant(account.owner)]
+            del arrivals[bisect_left(arrivals, account.submitted_at_s)]
             self.note_ended([EndedApp(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)])
         self._contention.leave(app_id, now_s)
         return changes
@@ -253,13 +259,9 @@ class Arbiter:
             tenant = self._rounds.queues.tenant(app.owner)
             if tenant[1]:
                 ended.setdefault(tenant, {})[app.app_id] = app
-        oldest_s: dict[Tenant, float] = {}
-        for account in self._apps.values() if ended else ():
-            tenant = self._rounds.queues.tenant(account.owner)
-            oldest_s[tenant] = min(account.submitted_at_s, oldest_s.get(tenant, math.inf))
         for tenant, new in ended.items():
             all_ended = self._ended.pop(tenant, {}) | new
-            since_s = oldest_s.get(tenant, math.inf)
+            since_s = next(iter(self._arrivals.get(tenant, ())), math.inf)
             if kept := {app_id: app for app_id, app in all_ended.items() if app.arrived_at_s >= since_s}:
                 self._ended[tenant] = kept
 
@@ -389,10 +391,10 @@ class Arbiter:
 
         The very same where all of it stands.
         """
-        app_demands = tuple(app_demand for app_demand in decision.unserved if self._stays(app_demand.app_id))
         auction, leftovers = self._that_stand(decision.auction), self._that_stand(decision.leftovers)
         if (auction, leftovers) == (decision.auction, decision.leftovers):
             return decision
+        app_demands = tuple(app_demand for app_demand in decision.unserved if self._stays(app_demand.app_id))
         return replace(decision, auction=auction, leftovers=leftovers, unserved=app_demands)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
@@ -446,6 +448,9 @@ class Arbiter:
         self._rounds = replace(self._rounds, queues=queues)
         tenants = {app_id: queues.tenant(account.owner) for app_id, account in self._apps.items()}
         self._contention.requeue(queues, tenants, now_s)
+        self._arrivals = {}
+        for app_id, tenant in tenants.items():
+            self._arrive(app_id, tenant)
         before, self._ended = self._ended, {}
         self.note_ended(app for ended in before.values() for app in ended.values())
 
@@ -497,6 +502,9 @@ class Arbiter:
             raise InvariantError("leases of apps that are not active", value=sorted(holders - apps))
 
     # ---- inside ----
+
+    def _arrive(self, app_id: str, tenant: Tenant) -> None:
+        insort(self._arrivals.setdefault(tenant, []), self._apps[app_id].submitted_at_s)
 
     def _standing_apps(self, renewable: Iterable[Lease]) -> tuple[AppStanding, ...]:
         """All active apps as they stand; few of them have changed since the last round."""

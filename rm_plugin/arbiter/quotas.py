@@ -79,7 +79,7 @@ class _Filling:
 
     def others(self) -> None:
         """Allow all demands within the limits, and within the GPUs that guaranteed ones leave if there are any."""
-        left = self._snapshot.free.gpus - self._guaranteed_gpus
+        left = self._snapshot.free_gpus - self._guaranteed_gpus
         for app, demand in self._in_order():
             most = demand.max_gpus if not self._guaranteed_gpus else left
             left -= self._allow(app, demand, most)

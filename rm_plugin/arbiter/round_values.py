@@ -19,6 +19,7 @@ from themis.choices import (
     BidValues,
     EmptyBundle,
     GangPlacement,
+    LateOrder,
     LeftoverOrder,
     Placer,
     Rounding,
@@ -48,6 +49,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     cap_demand: bool = False
     profiling_runs: bool = False
     alpha: float = 0.1
+    late_order: LateOrder = LateOrder.SHORTEST
     bidders: Bidders = Bidders.WORST_RHO
     values: BidValues = BidValues.RHO
     leftovers: LeftoverOrder = LeftoverOrder.RANDOM
@@ -62,6 +64,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "cap_demand": False,
         "profiling_runs": False,
         "alpha": 0.1,
+        "late_order": LateOrder.SHORTEST,
         "bidders": Bidders.WORST_RHO,
         "values": BidValues.RHO,
         "leftovers": LeftoverOrder.RANDOM,
@@ -152,6 +155,11 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         """GPUs on offer by machine, renewable ones included."""
         free = [(machine.machine_id, machine.free) for machine in self.machines if machine.free]
         return Allocation(tuple(sorted(free)))
+
+    @cached_property
+    def free_gpus(self) -> int:
+        """The number of GPUs on offer. Every bid is compared with it, and `free` has a count for each machine."""
+        return self.free.gpus
 
     def having(self, **answers: Any) -> RoundSnapshot:
         """The same round with `reports`, `bids` or an `outcome`."""

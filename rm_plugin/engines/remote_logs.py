@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from themis.archives import unpack_files
 from themis.config.names import check_job_id
+from themis.errors import InputError
 from themis.files import open_below
 from themis.hadoop.webhdfs import open_webhdfs
 
@@ -29,6 +30,8 @@ SOURCE_NAME = "logs.from"
 """The file that holds the URL of the page from which the folder's logs are."""
 MAX_LOG_BYTES = 2**30
 """Bytes of one log that are copied. App masters cap logs themselves, at much less by default."""
+MAX_ARCHIVE_BYTES, MAX_UNPACKED_BYTES = 2**28, 2**32
+"""Of the logs on HDFS: an app may have written anything there."""
 _TIMEOUT_S = 10.0
 _LIST_BYTES, _MAX_FILES = 4 * 1024 * 1024, 20_000
 _CHUNK_BYTES = 1024 * 1024
@@ -123,11 +126,16 @@ def fetch_archive(storage_uri: str, folder: Path) -> None:
     """Copy the logs that the app's masters archived on HDFS. Replaces existing ones.
 
     Raises:
-        ThemisError: HDFS does not answer, or the files cannot be written.
+        ThemisError: HDFS does not answer, the archive is too large, or the files cannot be written.
     """
     hdfs, path = open_webhdfs(storage_uri)
-    if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
+    status = hdfs.status(f"{path}/{ARCHIVE_NAME}")
+    if status is None:
         return
+    if status.size_bytes > MAX_ARCHIVE_BYTES:
+        raise InputError("the archive of the app's logs is too large", value=f"{status.size_bytes} bytes")
     # The archive replaces the page's files, so the next page is read from its beginning.
     (folder / SOURCE_NAME).unlink(missing_ok=True)
-    unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)
+    # As many bytes as were judged: the file may be another one by now.
+    content = b"".join(hdfs.read(f"{path}/{ARCHIVE_NAME}", status.size_bytes))
+    unpack_files(content, folder, max_bytes=MAX_UNPACKED_BYTES)

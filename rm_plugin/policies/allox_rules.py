@@ -28,7 +28,7 @@ def _drfa(frame: Snapshot, of: RoundSnapshot) -> Decision:
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "allox": lambda frame, of: decision.decide(frame, of.settings.alpha),
-        "allox_plus": lambda frame, _: allox_plus.decide(frame),
+        "allox_plus": lambda frame, of: allox_plus.decide(frame, late_order=of.settings.late_order),
         "sjf_plus": lambda frame, _: sjf.decide(frame),
         "best_fit": lambda frame, _: bf.decide(frame),
         "jsq_plus": lambda frame, _: jsq.decide(frame),

@@ -187,7 +187,7 @@ def usable_left(machines: Sequence[FreeMachine], decision: Decision) -> int:
     """GPUs that some app could still use after all grants. A work-conserving policy leaves none."""
     capacity = capacity_after(machines, decision.grants())
     usable = 0
-    for app_demand in decision.unserved:
+    for app_demand in decision.unserved if capacity.gpus else ():
         for demand in app_demand.demands:
             gang = best_fit(capacity, demand, CurrentGang(gpus=demand.held) if demand.held else None)
             if gang is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache, partial
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from rm_plugin.arbiter.round_values import RoundSnapshot
 from themis.bids import AppReport
 from themis.cluster import Cluster
 from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
+from themis.speeds import Speeds
 from themis.values import Value
 
 _DOUBTED, _OVERRUN, _SLACK_GPU_S = 1.05, 1.25, 600.0
@@ -59,7 +61,9 @@ class MeteredApp(Value, frozen=True, kw_only=True):
         return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _SLACK_GPU_S
 
     def after(self, attained_gpu_s: float) -> MeteredApp:
-        """The app after the GPU time that it had since the last round."""
+        """The app after the GPU time that it had since the last round: the very same if it had none."""
+        if attained_gpu_s == self.attained_gpu_s:
+            return self
         done_gpu_s = self.done_gpu_s + (attained_gpu_s - self.attained_gpu_s) * self.pace
         return replace(self, attained_gpu_s=attained_gpu_s, done_gpu_s=done_gpu_s)
 
@@ -86,11 +90,14 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
     # What an app did under another policy is not metered: it arrives now, with what it has left.
     attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
-    arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in snapshot.apps}
+    new = [app for app in snapshot.apps if app.app_id not in apps]
+    arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in new}
+    # Thousands of apps may arrive at once, and most jobs have equal speeds.
+    reference_gpus = cache(partial(_reference_gpus, snapshot.cluster))
     for app_id in sorted(arrived_s, key=lambda app_id: (arrived_s[app_id], app_id)):
         report = snapshot.reports.get(app_id)
-        if app_id not in apps and report is not None and report.demands and report.phases_left:
-            phases = _declared_phases(report, snapshot.cluster)
+        if report is not None and report.demands and report.phases_left:
+            phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
             # An app may report late; fluid time does not run back.
             at_s = max(arrived_s[app_id], fluid.now_s)
             # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
@@ -117,14 +124,18 @@ def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s:
     return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
 
 
-def _declared_phases(report: AppReport, cluster: Cluster) -> tuple[FluidPhase, ...]:
+def _reference_gpus(cluster: Cluster, speeds: Speeds) -> float:
+    """The GPUs of the whole cluster as a job of these speeds sees them."""
+    return math.fsum(machine.gpus * speeds.on(machine.device) for machine in cluster.machines)
+
+
+def _declared_phases(report: AppReport, cluster: Cluster, reference_gpus: float) -> tuple[FluidPhase, ...]:
     """The phases that an app has left, on the whole cluster, at the S of its first job's largest gang placed nearest.
 
     A phase stops getting faster at the GPUs that it keeps busy on average. On a cluster of several types these are a
     share of the cluster, as the first job's speeds see it.
     """
     first = report.demands[0]
-    reference_gpus = math.fsum(machine.gpus * first.speeds.on(machine.device) for machine in cluster.machines)
     slowdown = first.slowdown.at(cluster.nearest_level_for(min(first.max_gpus, cluster.gpus)))
     phases = []
     for phase in report.phases_left:

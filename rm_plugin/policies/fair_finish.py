@@ -89,8 +89,8 @@ class FairFinishPolicy:
 
         decision = allocator.decision()
         paces = _paces(snapshot, metered, allocator)
-        apps = {app_id: replace(app, pace=paces.get(app_id, app.pace)) for app_id, app in metered.items()}
-        return replace(decision, memory=DueDateMemory(fluid=fluid.state(), apps=apps))
+        granted = {app_id: replace(metered[app_id], pace=pace) for app_id, pace in paces.items()}
+        return replace(decision, memory=DueDateMemory(fluid=fluid.state(), apps=metered | granted))
 
 
 def _contenders(
@@ -125,7 +125,8 @@ def _contenders(
     if until_s is None:
         return contenders
     due_s = due_times_s(fluid, metered, until_s + _ROUNDING_S)
-    return [replace(each, due_s=due_s[each.app_id]) for each in contenders]
+    # Most end there later than that.
+    return [replace(each, due_s=due) if (due := due_s[each.app_id]) < math.inf else each for each in contenders]
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

@@ -90,7 +90,7 @@ def updated_profiles(
         demands = snapshot.answered[app.app_id].demands if app.app_id in snapshot.answered else ()
         if demands:
             gpus = _gpus_at_once(app, demands, profile)
-            most = math.inf if short_apps else _runs_paid(snapshot, app, demands, gpus)
+            most = math.inf if short_apps else _runs_paid(snapshot, app, demands, present, gpus)
             profile = _updated(profile, app, demands, snapshot.cluster, present, app.app_id in last_runs, gpus, most)
         if profile is not None:
             profiles[app.app_id] = profile
@@ -103,14 +103,22 @@ def _gpus_at_once(app: AppStanding, demands: Sequence[GangDemand], profile: Prof
     return max(present, 0 if profile is None or profile.gpus is UNSET else profile.gpus)
 
 
-def _runs_paid(snapshot: RoundSnapshot, app: AppStanding, demands: Sequence[GangDemand], gpus: int) -> float:
+def _runs_paid(
+    snapshot: RoundSnapshot, app: AppStanding, demands: Sequence[GangDemand], present: Sequence[str], gpus: int
+) -> float:
     """How many runs an app's time pays for: its time on so many GPUs, by its GPU time so far and the work it states.
 
-    So an app that states too little work is profiled once it had as much GPU time as an honest one that is profiled.
+    The work counts as the time that it takes on the fastest type that its job can use. So the unit of work is
+    irrelevant, and no app is profiled that could end before its runs pay. An app that states too little work is
+    profiled once it had as much GPU time as an honest one that is profiled.
     """
-    work_gpu_s = app.attained_gpu_s(snapshot.now_s) + math.fsum(demand.work_left_gpu_s for demand in demands)
+    left_gpu_s = math.fsum(
+        demand.work_left_gpu_s / fastest
+        for demand in demands
+        if (fastest := max(demand.speeds.on(name) for name in present)) > 0.0
+    )
     run_s = snapshot.answered[app.app_id].restart_s + SHORTEST_S
-    return work_gpu_s / gpus / (TIME_PER_RUN * run_s)
+    return (app.attained_gpu_s(snapshot.now_s) + left_gpu_s) / gpus / (TIME_PER_RUN * run_s)
 
 
 def _updated(

@@ -45,7 +45,7 @@ class ThemisPolicy:
 def _decision(snapshot: RoundSnapshot) -> Decision:
     """What the winners keep, and the leftovers."""
     won = kept_gangs(snapshot)
-    if snapshot.free.gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
+    if snapshot.free_gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
         return Decision(auction=won)
     app_demands = app_demands_of(snapshot, won)
     capacity = capacity_after(snapshot.machines, won)

@@ -38,18 +38,25 @@ class AppQuotas:
         self._changed = False
 
     def check_submission(self, owner: AppOwner, now_s: float) -> None:
-        """Raise InputError if the owner may not submit to this queue, or has submitted too much."""
+        """Raise InputError if the owner may not submit to this queue, or has submitted too much.
+
+        A refused submission counts nowhere: otherwise a user over its own limit could use up that of its queue.
+        """
         queues = self._queues()
         queues.check_submitter(owner)
+        budgets = []
         for what, limits, scope in _scopes(queues, owner):
             most = limits.submissions_per_minute
             if most is None:
                 continue
             # Another limit after a reload begins anew.
             budget = self._budgets.setdefault((*scope, most), Budget(float(most), most / 60))
-            if not budget.take(1, now_s):
+            budgets.append(budget)
+            if not budget.has(1, now_s):
                 remedy = f"try again in {60 / most:.0f} s"
                 raise InputError(f"{what} may submit {most} apps a minute", remedy=remedy)
+        for budget in budgets:
+            budget.take(1, now_s)
 
     def reason(self, entry: AppEntry) -> str:
         """Return why a new or resumed app has to wait, for users; empty if it need not.

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from rm_plugin.service.identities import Identities, user_name
-from rm_plugin.service.refusals import refuse
+from rm_plugin.service.refusals import METHOD, refuse
 from themis.errors import InputError
 from themis.identity import HEADER, Identity, NoIdentityError, local_socket, token_of
 
@@ -60,6 +60,7 @@ class Authentication(grpc.aio.ServerInterceptor):
                 # gRPC runs this and the service's method in one task, which has a context of its own.
                 token = token_of(header)
                 set_caller(self._identities.of_token(token))
+                METHOD.set(handler_call_details.method)
                 _CHECK.set(partial(self._identities.check_not_revoked, token))
             except NoIdentityError as error:
                 refused = error

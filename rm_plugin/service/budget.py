@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -15,13 +15,21 @@ class Budget:
 
     most: float
     per_s: float
-    _left: float | None = None
+    _left: float = field(init=False)
     _seen_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._left = self.most
+
+    def has(self, amount: float, now_s: float) -> bool:
+        """Whether an amount is left."""
+        self._left = min(self.most, self._left + max(0.0, now_s - self._seen_s) * self.per_s)
+        self._seen_s = now_s
+        return amount <= self._left
 
     def take(self, amount: float, now_s: float) -> bool:
         """Take an amount if as much is left. Returns whether it was taken."""
-        left = self.most if self._left is None else self._left
-        left = min(self.most, left + max(0.0, now_s - self._seen_s) * self.per_s)
-        allowed = amount <= left
-        self._left, self._seen_s = left - amount if allowed else left, now_s
+        allowed = self.has(amount, now_s)
+        if allowed:
+            self._left -= amount
         return allowed

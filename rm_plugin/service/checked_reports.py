@@ -80,7 +80,7 @@ class CheckedReports:
         return AppFacts(
             spec=entry.spec,
             cluster=snapshot.cluster,
-            free=snapshot.free,
+            free_gpus=snapshot.free_gpus,
             kept=standing.kept,
             elapsed_s=snapshot.now_s - standing.submitted_at_s,
             attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),

@@ -86,7 +86,7 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
     Attributes:
         spec: Its specification.
         cluster: All machines.
-        free: GPUs on offer, renewable ones included.
+        free_gpus: GPUs on offer, renewable ones included.
         kept: GPUs that the app has beyond this round.
         elapsed_s: Seconds since its submission.
         attained_gpu_s: GPU time that it has had, as metered from its leases.
@@ -100,7 +100,7 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
 
     spec: AppSpec
     cluster: Cluster
-    free: Allocation
+    free_gpus: int
     kept: Allocation
     elapsed_s: float
     attained_gpu_s: float
@@ -120,6 +120,11 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
     def shapes(self) -> Mapping[str, JobShape]:
         """The shapes of its jobs."""
         return {job.job_id: job.shape for job in self.spec.jobs}
+
+    @cached_property
+    def usable_gpus(self) -> int:
+        """The most GPUs on offer that it can use."""
+        return min(self.free_gpus, self.spec.demand_max_gpus)
 
     @cached_property
     def max_gang_gpus(self) -> int:
@@ -421,14 +426,19 @@ def checked_bid(bid: Bid, report: AppReport, facts: AppFacts) -> tuple[Bid, Cuts
     """
     cuts: list[str] = []
     rows = []
+    # A round has thousands of rows: what is the same for all of an app is computed once.
+    work_left_gpu_s, speed = report.work_left_gpu_s, _speeds(report.demands, facts)[1]
     for row in bid.rows:
-        problem = _problem_of_row(row, facts)
+        gpus = row.gpus
+        problem = _problem_of_row(row, gpus, facts)
         if problem:
             cuts.append(problem)
             continue
-        most = _max_value(row, report, facts)
+        # t_ideal over the least possible time: the work left on these GPUs and those kept, or on the fair share.
+        left_s = work_left_gpu_s / (speed * max(facts.kept.gpus + gpus, facts.cluster.gpus / facts.active_apps))
+        most = report.t_ideal_s / max(1e-9, facts.elapsed_s + left_s)
         if row.value > most * _MARGIN:
-            cuts.append(f"a row of {row.gpus} GPUs of value {row.value:g}, {most:g} is believed")
+            cuts.append(f"a row of {gpus} GPUs of value {row.value:g}, {most:g} is believed")
             row = replace(row, value=most)
         rows.append(row)
     empty_value = max(bid.empty_value, _min_empty_value(bid, report))
@@ -439,25 +449,17 @@ def checked_bid(bid: Bid, report: AppReport, facts: AppFacts) -> tuple[Bid, Cuts
     return replace(bid, rows=tuple(rows), empty_value=empty_value), tuple(cuts)
 
 
-def _problem_of_row(row: BidRow, facts: AppFacts) -> str:
-    """Return why a row cannot be meant, or nothing."""
-    if row.gpus > min(facts.free.gpus, facts.spec.demand_max_gpus):
-        return f"a row of {row.gpus} GPUs, more than are on offer or than the app can use"
-    if row.gpus > facts.room_gpus:
-        return f"a row of {row.gpus} GPUs: {NOT_GRANTED}"
+def _problem_of_row(row: BidRow, gpus: int, facts: AppFacts) -> str:
+    """Return why a row of this many GPUs cannot be meant, or nothing."""
+    if gpus > facts.usable_gpus:
+        return f"a row of {gpus} GPUs, more than are on offer or than the app can use"
+    if gpus > facts.room_gpus:
+        return f"a row of {gpus} GPUs: {NOT_GRANTED}"
     if any(gang.gpus > facts.max_gang_gpus for gang in row.gangs):
         return "a gang that is larger than any job's"
     if sum(gang.count for gang in row.gangs) > len(facts.shapes):
         return "more gangs than the app has jobs"
     return ""
-
-
-def _max_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
-    """t_ideal over the least possible time: the work left on these GPUs and those kept, or on the fair share."""
-    gpus = max(facts.kept.gpus + row.gpus, facts.cluster.gpus / facts.active_apps)
-    left_s = report.work_left_gpu_s / (_speeds(report.demands, facts)[1] * gpus)
-    time_s = max(1e-9, facts.elapsed_s + left_s)
-    return report.t_ideal_s / time_s
 
 
 def _min_empty_value(bid: Bid, report: AppReport) -> float:

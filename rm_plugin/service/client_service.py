@@ -21,7 +21,7 @@ from rm_plugin.service.refusals import refuse
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StoredEvent, app_number
 from rm_plugin.service.store_json import to_json
-from rm_plugin.service.visibility import visible_event, visible_status
+from rm_plugin.service.visibility import visible_events, visible_status
 from themis.apps import AppSpec
 from themis.errors import ThemisError
 from themis.identity import NotAllowedError
@@ -157,8 +157,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Stream events after a sequence number.
 
         With `follow` the stream ends when the app has ended. For all apps it never ends. Once the caller's token is
-        revoked, there are no further events. Events of an app whose owner is another user come as `visible_event` shows
-        them.
+        revoked, there are no further events. Events of an app whose owner is another user come as `visible_events`
+        shows them.
         """
         identity = caller()
         entry = None
@@ -176,12 +176,12 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             try:
                 check_caller()
                 events = await recorder.read_events(after, app_id, _EVENTS_A_READ)
-                shown = [await visible_event(self._manager, event, identity) for event in events]
+                shown = await visible_events(self._manager, events, identity)
             except ThemisError as error:
                 news.cancel()
                 await refuse(context, error)
                 raise
-            for event in filter(None, shown):
+            for event in shown:
                 yield _event_message(event)
             if events:
                 after = events[-1].sequence

@@ -371,8 +371,10 @@ class AppEntries:
 
     def count(self, states: Collection[AppState] = ()) -> int:
         """Count the apps of some states, or all; archived ones too."""
-        kept = sum(not states or entry.state in states for entry in self)
-        return kept + sum(number for state, number in self.archived.items() if not states or state in states)
+        if not states:
+            return len(self) + self.archived.total()
+        kept = sum(entry.state in states for entry in self)
+        return kept + sum(number for state, number in self.archived.items() if state in states)
 
     def refused_messages(self) -> int:
         """Count the messages of app masters that were refused since the start."""

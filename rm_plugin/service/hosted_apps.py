@@ -51,6 +51,7 @@ class HostedApps:
         self._on_entered, self._on_failed = on_entered, on_failed
         self._apps: dict[str, AppEntry] = {}
         self._to_enter: dict[str, AppEntry] = {}
+        self._suspects: set[str] = set()
         self._to_leave: set[str] = set()
         self._first_reports: dict[str, AppReport] = {}
         self._sent_cluster: pb.Registered | None = None
@@ -76,6 +77,7 @@ class HostedApps:
         if self._to_enter.pop(app_id, None) is None:
             self._to_leave.add(app_id)
         self._first_reports.pop(app_id, None)
+        self._suspects.discard(app_id)
         return True
 
     async def reports(
@@ -196,7 +198,8 @@ class HostedApps:
         if self._is_outdated:
             request.cluster.CopyFrom(cluster)
             self._begin_anew()
-        some = dict(islice(self._to_enter.items(), _ENTER_AT_ONCE))
+        others = ((app_id, entry) for app_id, entry in self._to_enter.items() if app_id not in self._suspects)
+        some = dict(islice(others, _ENTER_AT_ONCE)) or dict(islice(self._to_enter.items(), 1))
         request.enter.extend(
             [
                 pb.HostedApp(
@@ -208,10 +211,26 @@ class HostedApps:
                 for app_id, entry in some.items()
             ]
         )
-        reply = await self._ask(request)
+        try:
+            reply = await self._ask(request)
+        except HostLostError:
+            self._note_lost_with(some)
+            raise
         self._sent_cluster = cluster
+        self._suspects.difference_update(some)
         for first in reply.entered:
             self._take(first)
+
+    def _note_lost_with(self, some: Mapping[str, AppEntry]) -> None:
+        """One of these apps may have ended the host: they enter after all others, one by one.
+
+        An app with which the host is lost for a second time is the one.
+        """
+        again = self._suspects.intersection(some)
+        self._suspects.update(some)
+        for app_id in again:
+            self._suspects.discard(app_id)
+            self._on_failed(some[app_id], "the agent host was lost while it evaluated the app")
 
     def _take(self, first: pb.FirstReport) -> None:
         entry = self._to_enter.pop(first.app_id, None)

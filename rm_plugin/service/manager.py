@@ -478,11 +478,12 @@ class ResourceManager:
         if message.attempt > newest and proves(message.token, entry.token_sha256):
             newest = await self.app_masters.newest_attempt(entry)
         check_registration(message, entry, newest)
-        if message.page_url and peer and not await self.own_pages.has(message.page_url, peer):
+        if message.page_url and peer:
             # Without the path, which is a secret of the app's user.
             host = message.page_url.partition("://")[2].partition("/")[0][:200]
-            LOG.warning("%s: its page is not on its host and is ignored: %r", entry.app_id, host)
-            message.page_url = ""
+            message.page_url = await self.own_pages.find(message.page_url, peer)
+            if not message.page_url:
+                LOG.warning("%s: its page is not on its host and is ignored: %r", entry.app_id, host)
         session = Session(entry.app_id, message.attempt)
         code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)
         try:

@@ -1,4 +1,4 @@
-"""Whether the page that an app master names is on its own host: the ResourceManager asks no other address for it."""
+"""The page that an app master names, if it is on its own host: the ResourceManager asks no other address for it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class OwnPages:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="own-page")
 
-    async def has(self, page_url: str, peer: str) -> bool:
-        """Return `is_own_page`; False if that is not known within five seconds."""
+    async def find(self, page_url: str, peer: str) -> str:
+        """Return `own_page`; empty if that is not known within five seconds."""
         loop = asyncio.get_running_loop()
-        judged = loop.run_in_executor(self._threads, is_own_page, page_url, peer)
+        judged = loop.run_in_executor(self._threads, own_page, page_url, peer)
         try:
             async with asyncio.timeout(_LIMIT_S):
                 return await judged
         except TimeoutError:
-            return False
+            return ""
 
     def close(self) -> None:
         """End the threads that judge nothing."""
@@ -50,8 +50,11 @@ def peer_address(peer: str) -> str:
     return unquote(rest).rpartition(":")[0].strip("[]")
 
 
-def is_own_page(page_url: str, peer: str) -> bool:
-    """Whether a page is on the host that a session comes from, at a path of an app master. Resolves its name.
+def own_page(page_url: str, peer: str) -> str:
+    """Return the address of a page on the host that a session comes from, at a path of an app master; else nothing.
+
+    The name of the host is resolved here only: the result has the address in place of the name. A name can have
+    several addresses, and others a moment later.
 
     A host is the same if one of its addresses is the session's, or if both are this machine. An app master behind a
     proxy, or on a host with several addresses of which its name has other ones, has no page.
@@ -63,21 +66,25 @@ def is_own_page(page_url: str, peer: str) -> bool:
     try:
         url = urlsplit(page_url)
         port = url.port or 80
-        own = ipaddress.ip_address(peer_address(peer) or "127.0.0.1")
+        own = _plain(ipaddress.ip_address(peer_address(peer) or "127.0.0.1"))
     except ValueError:
-        return False
+        return ""
     if url.scheme not in ("http", "https") or not _PATH.fullmatch(url.path) or url.query or url.fragment:
-        return False
+        return ""
     if not url.hostname or url.username is not None or url.password is not None:
-        return False
+        return ""
     try:
         found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return False
+        return ""
     # An interface may be part of an IPv6 address.
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
-    own = _plain(own)
-    return any(_plain(address) == own for address in addresses) or (_is_here(own) and any(map(_is_here, addresses)))
+    here = _is_here(own)
+    for address in addresses:
+        if _plain(address) == own or (here and _is_here(address)):
+            host = f"[{address}]" if address.version == 6 else str(address)
+            return url._replace(netloc=f"{host}:{port}").geturl()
+    return ""
 
 
 def _plain(address: Address) -> Address:

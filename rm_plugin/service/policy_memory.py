@@ -60,20 +60,20 @@ def memory_after(content: object | None, written: int | None, detail: Mapping[st
     return merged(content, change.get("patch"))
 
 
-def _without_null(content: Any) -> Any:
+def _without_null(content: Mapping[str, Any]) -> dict[str, Any]:
     """Content without keys whose value is null: a patch cannot set those, and they are defaults."""
-    if not isinstance(content, dict):
-        return content
-    return {key: _without_null(value) for key, value in content.items() if value is not None}
+    return {
+        key: _without_null(value) if isinstance(value, dict) else value
+        for key, value in content.items()
+        if value is not None
+    }
 
 
 def _patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     patch: dict[str, Any] = dict.fromkeys(sorted(before.keys() - after.keys()))
     for key, value in after.items():
         former = before.get(key)
-        if isinstance(value, dict) and isinstance(former, dict):
-            if inner := _patch(former, value):
-                patch[key] = inner
-        elif value != former:
-            patch[key] = value
+        if value != former:
+            # Of most apps nothing has changed.
+            patch[key] = _patch(former, value) if isinstance(value, dict) and isinstance(former, dict) else value
     return patch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,6 +14,11 @@ from themis.identity import NoIdentityError, NotAllowedError
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
+
+LOG = logging.getLogger("themis.rm.identity")
+
+METHOD: ContextVar[str] = ContextVar("method", default="")
+"""The method of the gRPC call that is being answered."""
 
 _MAX_BYTES = 2_000
 """gRPC drops a status whose text takes more than 8 KiB on the wire, where a byte may take three."""
@@ -30,6 +37,7 @@ async def refuse(context: Context, error: Exception) -> None:
         code = grpc.StatusCode.UNAUTHENTICATED
     elif isinstance(error, NotAllowedError):
         code = grpc.StatusCode.PERMISSION_DENIED
+        LOG.warning("refused: %s: %s", METHOD.get(), refusal_text(error))
     elif isinstance(error, StoreError):
         # Clients try again. The text says that the ResourceManager was reached, but cannot write its store.
         code = grpc.StatusCode.UNAVAILABLE

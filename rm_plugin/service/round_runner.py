@@ -300,8 +300,8 @@ class RoundRunner:
     def _note_reports(self, change: Change, reports: Mapping[str, AppReport], detail: Mapping[str, object]) -> None:
         change.event("round_reported", detail=detail)
         for app_id, report in reports.items():
-            entry, claim_gpu_s = self._entries.get(app_id), report.work_left_gpu_s
-            if entry.claimed_gpu_s is None and claim_gpu_s > 0.0:
+            entry = self._entries.get(app_id)
+            if entry.claimed_gpu_s is None and (claim_gpu_s := report.work_left_gpu_s) > 0.0:
                 change.put(entry, claimed_gpu_s=claim_gpu_s)
         change.then(lambda: self._arbiter.heard_of(reports))
 

@@ -486,6 +486,7 @@ def _arbiter(
             cap_demand=settings.cap_demand,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
+            late_order=settings.late_order,
             preemption_margin=settings.preemption_margin,
             queues=ONE_QUEUE if settings.queues is None else load_queues(settings.queues),
         ),

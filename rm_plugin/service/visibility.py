@@ -14,7 +14,6 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.store import StoredEvent
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
-from themis.errors import InputError
 from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
 from themis.wire import themis_pb2 as pb
@@ -116,28 +115,31 @@ def _public_jobs(jobs: Sequence[pb.JobStatus]) -> list[pb.JobStatus]:
     return [pb.JobStatus(job_id=job.job_id, state=job.state, gpus=job.gpus, device=job.device) for job in jobs]
 
 
-async def visible_event(manager: ResourceManager, event: StoredEvent, identity: Identity | None) -> StoredEvent | None:
-    """Return an event as a caller may see it, or None for an event of another user's app master.
+async def visible_events(
+    manager: ResourceManager, events: Sequence[StoredEvent], identity: Identity | None
+) -> list[StoredEvent]:
+    """Return events as a caller may see them, without those of other users' app masters.
 
-    For `identity` see `visible_entry`.
+    For `identity` see `visible_entry`. The owner of an app is looked up once, however many events it has.
 
     Raises:
         StoreError: The store, which has the archived apps, cannot be read.
     """
-    if not event.app_id or (identity is not None and await _controls(manager, event.app_id, identity)):
-        return event
-    if EMITTERS.get(event.kind) is not Emitter.RESOURCE_MANAGER:
-        return None
-    return replace(event, detail={key: value for key, value in event.detail.items() if key in _PUBLIC_DETAIL})
+    app_ids = {event.app_id for event in events}
+    whole = {app_id for app_id in app_ids if not app_id or await _controls(manager, app_id, identity)}
+    shown = []
+    for event in events:
+        if event.app_id in whole:
+            shown.append(event)
+        elif EMITTERS.get(event.kind) is Emitter.RESOURCE_MANAGER:
+            public = {key: value for key, value in event.detail.items() if key in _PUBLIC_DETAIL}
+            shown.append(replace(event, detail=public))
+    return shown
 
 
-async def _controls(manager: ResourceManager, app_id: str, identity: Identity) -> bool:
-    if identity.is_admin:
-        return True
-    try:
-        entry = await manager.find(app_id)
-    except InputError:
-        # The app's row cannot be read: its owner is not known.
-        return False
-    # If no app has this id any more, it may be the name of another user's app.
-    return entry.app_id == app_id and identity.controls(entry.spec.user)
+async def _controls(manager: ResourceManager, app_id: str, identity: Identity | None) -> bool:
+    if identity is None or identity.is_admin:
+        return identity is not None
+    entry = manager.entries.find(app_id) or await manager.recorder.archived_app(app_id)
+    # If no app has this id any more, it may be the name of another user's app. A row that cannot be read has no owner.
+    return entry is not None and entry.app_id == app_id and identity.controls(entry.spec.user)

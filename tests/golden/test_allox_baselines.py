@@ -1,5 +1,7 @@
 """The baselines of AlloX on the worked examples: totals as recomputed, two of which differ from the paper's."""
 
+import math
+
 import pytest
 from allox_cases import TABLE_1, cluster, job, snapshot
 
@@ -7,6 +9,7 @@ from rm_plugin.policies.allox import allox_plus
 from rm_plugin.policies.allox.baselines import bf, drfa, drff, drfs, es, es_fcfs, jsq, sjf, srpt
 from rm_plugin.policies.allox.decision import decide
 from rm_plugin.policies.allox.values import Machine, RunningJob
+from themis.choices import LateOrder
 
 ROW_2 = tuple(job(f"J{place}", "u", gpu=gpu, cpu=cpu) for place, (gpu, cpu) in enumerate([(3, 4), (4, 6), (5, 10)]))
 JSQ = tuple(job(f"J{place}", "u", gpu=40, cpu=cpu) for place, cpu in enumerate([50, 50, 160, 160]))
@@ -161,6 +164,28 @@ def test_allox_plus_starts_jobs_past_the_time_out_first_and_the_shortest_of_them
     jobs = [job("new", arrival_s=900.0, gpu=1), job("late", arrival_s=300.0, gpu=50), job("latest", gpu=90)]
     starts = allox_plus.decide(snapshot(jobs, cluster(gpus=1), 1000.0), timeout_s=500.0).starts
     assert [start.job.job_id for start in starts] == ["late"]
+
+
+def test_allox_plus_starts_the_oldest_late_job_first_where_a_site_wants_that():
+    jobs = [job("new", arrival_s=900.0, gpu=1), job("late", arrival_s=300.0, gpu=50), job("latest", gpu=90, cpu=99)]
+    view = snapshot(jobs, cluster(gpus=1, cpus=1), 1000.0)
+    starts = allox_plus.decide(view, timeout_s=500.0, late_order=LateOrder.OLDEST).starts
+    assert [(start.job.job_id, start.machine_id) for start in starts] == [("latest", "g0")]
+
+
+def test_a_long_job_starves_under_overload_unless_the_oldest_late_job_goes_first():
+    """A job of 90 s, and every 0.1 s after it one of 10 s; one GPU."""
+    jobs = [job("long", gpu=90), *(job(f"{n:03}", arrival_s=0.1 * n, gpu=10) for n in range(300))]
+    starts_s = {}
+    for late_order in LateOrder:
+        waiting, now_s = {each.job_id: each for each in jobs}, 0.0
+        while "long" in waiting and now_s < 1900.0:
+            there = [each for each in waiting.values() if each.arrival_s <= now_s]
+            (start,) = allox_plus.decide(snapshot(there, cluster(gpus=1), now_s), late_order=late_order).starts
+            del waiting[start.job.job_id]
+            starts_s[late_order] = now_s if start.job.job_id == "long" else math.inf
+            now_s += start.job.time_s("gpu")
+    assert starts_s == {LateOrder.SHORTEST: math.inf, LateOrder.OLDEST: 510.0}
 
 
 @pytest.mark.parametrize("policy", [bf.decide, jsq.decide])

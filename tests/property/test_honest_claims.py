@@ -50,7 +50,7 @@ class Checked(Simulation):
         return AppFacts(
             spec=AppSpec(name=app_id, tuner=trace.tuner, program=ProgramSpec(command="train"), jobs=jobs),
             cluster=snapshot.cluster,
-            free=snapshot.free,
+            free_gpus=snapshot.free_gpus,
             kept=standing.kept,
             elapsed_s=snapshot.now_s - standing.submitted_at_s,
             attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),

@@ -2,20 +2,30 @@
 
 import asyncio
 import contextlib
+import gzip
+import io
+import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
+from agent_cases import cluster_of
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from strategies import APPS
 
 from am.runtimes.remote import frames
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.policies.allox.instance_file import read_instance as read_allox
 from rm_plugin.policies.oef.instance_file import read_instance as read_oef
-from rm_plugin.service.own_page import is_own_page, peer_address
+from rm_plugin.service.admission import check_app
+from rm_plugin.service.own_page import own_page, peer_address
 from submarine_client.groups import load_app
+from themis.archives import unpack_files
 from themis.config.cluster_file import load_cluster
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import load_rm_settings
 from themis.errors import ThemisError
 from themis.hadoop.webhdfs_token import delegation_token, secret
@@ -66,6 +76,7 @@ FILES = [
     pytest.param(load_app, "apps", "*.yaml", id="group files"),
     pytest.param(load_rm_settings, "", "*.yaml", id="settings"),
     pytest.param(load_cluster, "clusters", "*.yaml", id="clusters"),
+    pytest.param(load_queues, "", "queues.yaml", id="queues"),
 ]
 
 
@@ -158,7 +169,7 @@ def test_damaged_trace_is_read_or_refused(read, sample, tmp_path):
 @given(st.text(), st.text())
 def test_addresses_that_apps_name_are_judged(page_url, peer):
     peer_address(peer)
-    is_own_page("http://127.0.0.1:1/" + page_url, peer)
+    own_page("http://127.0.0.1:1/" + page_url, peer)
 
 
 CONVERTED = {
@@ -186,6 +197,41 @@ def test_any_bytes_of_a_message_make_a_value_or_a_typed_error(kind):
             survives(lambda: CONVERTED[kind](message))
 
     each()
+
+
+@st.composite
+def damaged_tar(draw):
+    """A tar file of which some bytes are others."""
+    buffer = io.BytesIO()
+    with tarfile.open(
+        fileobj=buffer, mode="w", format=draw(st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
+    ) as tar:
+        for name in ("a", "b" * 150, "../c"):
+            member = tarfile.TarInfo(name)
+            member.size = 700
+            tar.addfile(member, io.BytesIO(bytes(700)))
+    content = bytearray(buffer.getvalue())
+    for at in draw(st.lists(st.integers(0, 3_000), max_size=6)):
+        content[at] = draw(st.integers(0, 255))
+    return gzip.compress(bytes(content), compresslevel=1)
+
+
+@seed(7)
+@FUZZ
+@given(content=damaged_tar() | st.binary(max_size=100))
+def test_any_archive_is_unpacked_within_its_folder_or_refused(content, tmp_path):
+    folder = tmp_path / "folder"
+    survives(lambda: unpack_files(content, folder, max_bytes=100_000))
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    shutil.rmtree(folder)
+
+
+@seed(8)
+@FUZZ
+@given(APPS, st.booleans())
+def test_any_app_of_a_client_is_accepted_or_refused(app, named):
+    app = replace(app, name="app", user="ann", queue="default") if named else app
+    survives(lambda: check_app(app, cluster_of((2, 2), (4,))))
 
 
 HEADERS = [

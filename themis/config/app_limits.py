@@ -10,9 +10,9 @@ import re
 import shlex
 from collections.abc import Mapping, Sized
 
-from themis.apps import AppSpec, JobSpec, MetricSpec, ProgramSpec
+from themis.apps import AppSpec, MetricSpec
 from themis.config.names import check_parameter_name
-from themis.config.placeholders import substitute
+from themis.config.placeholders import placeholders
 from themis.errors import InputError
 
 MAX_TEXT_BYTES = 100_000
@@ -31,30 +31,28 @@ def check_limits(spec: AppSpec, source: str) -> None:
         spec: The app.
         source: Where it was given, for errors.
     """
-    check_metric(spec.metric, source)
+    _check_metric(spec.metric, source)
     _check_values("setting", spec.tuner.settings, source)
     _check_values("argument", spec.program.arguments, source)
     _check_environment(spec.program.environment, source)
     _check_text("python", spec.program.python, source)
+    _check_text("command", spec.program.command, source)
     for job in spec.jobs:
         _check_values("hyper-parameter", job.hyper_parameters, source)
-        _check_command(spec.program, job, source)
+    _check_commands(spec, source)
 
 
-def check_metric(metric: MetricSpec, source: str) -> None:
-    """Raise InputError if the metric is malformed, for example a wrong pattern, or `mode: max` without a name."""
-    if metric.mode not in ("min", "max"):
-        raise InputError(f"{source}: metric.mode is min or max", value=metric.mode)
-    if len(metric.name) > MAX_VALUES or len(metric.regex) > MAX_VALUES:
-        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name[:40])
-    if metric.mode == "max" and not metric.declared:
-        remedy = "give metric.name too, as in {name: val_accuracy, mode: max}"
-        raise InputError(f"{source}: metric.mode max needs a metric", value=metric.mode, remedy=remedy)
+def check_pattern(metric: MetricSpec, source: str) -> None:
+    """Raise InputError if the metric's regular expression is malformed, or has no group for the value.
+
+    This is for the client and the app master, not for the ResourceManager: a user's expression may take minutes to
+    compile.
+    """
     if not metric.regex:
         return
     try:
         groups = re.compile(metric.regex).groups
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         remedy = "write a regular expression of Python, in single quotes"
         raise InputError(f"{source}: metric.regex is malformed: {error}", value=metric.regex, remedy=remedy) from error
     if not groups:
@@ -62,15 +60,39 @@ def check_metric(metric: MetricSpec, source: str) -> None:
         raise InputError(f"{source}: metric.regex has no group", value=metric.regex, remedy=remedy)
 
 
-def _check_command(program: ProgramSpec, job: JobSpec, source: str) -> None:
-    given = {**program.arguments, **job.hyper_parameters}
-    # Filled in by the app master; paths of checkpoints come on top.
-    filled = substitute(program.command, {name: shlex.quote(str(value)) for name, value in given.items()})
-    size = _bytes(filled) if program.command else sum(_bytes(f"--{name}={value}") for name, value in given.items())
-    most = MAX_TEXT_BYTES if program.command else MAX_ENVIRONMENT_BYTES
-    if size > most or "\0" in filled:
-        remedy = f"at most {most} bytes with all values, no NUL; put it into a script or a file"
-        raise InputError(f"{source}: the command of {job.job_id} cannot be run", value=f"{size} bytes", remedy=remedy)
+def _check_metric(metric: MetricSpec, source: str) -> None:
+    if metric.mode not in ("min", "max"):
+        raise InputError(f"{source}: metric.mode is min or max", value=metric.mode)
+    if len(metric.name) > MAX_VALUES or len(metric.regex) > MAX_VALUES:
+        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name[:40])
+    if metric.mode == "max" and not metric.declared:
+        remedy = "give metric.name too, as in {name: val_accuracy, mode: max}"
+        raise InputError(f"{source}: metric.mode max needs a metric", value=metric.mode, remedy=remedy)
+
+
+def _check_commands(spec: AppSpec, source: str) -> None:
+    """Check the size of each job's command as the app master fills it in; paths of checkpoints come on top.
+
+    It is not filled in here: with its values it may have any size.
+    """
+    command = spec.program.command
+    uses = placeholders(command)
+
+    def size(name: str, value: object) -> int:
+        if not command:
+            return _bytes(f"--{name}={value}")
+        return uses[name] * (_bytes(shlex.quote(str(value))) - len(f"%{name}%"))
+
+    most = MAX_TEXT_BYTES if command else MAX_ENVIRONMENT_BYTES
+    sizes = {name: size(name, value) for name, value in spec.program.arguments.items()}
+    common = _bytes(command) + sum(sizes.values())
+    for job in spec.jobs:
+        whole = common + sum(size(name, value) - sizes.get(name, 0) for name, value in job.hyper_parameters.items())
+        if whole > most:
+            remedy = f"at most {most} bytes with all values; put it into a script or a file"
+            raise InputError(
+                f"{source}: the command of {job.job_id} cannot be run", value=f"{whole} bytes", remedy=remedy
+            )
 
 
 def _check_environment(environment: Mapping[str, str], source: str) -> None:

@@ -28,9 +28,9 @@ from themis.apps import (
     TunerSpec,
 )
 from themis.code_archive import pack_code
-from themis.config.app_limits import check_limits
+from themis.config.app_limits import check_limits, check_pattern
 from themis.config.loader import Section, fit, load_yaml
-from themis.config.names import check_app_name, check_label, check_parameter_name, login_name
+from themis.config.names import check_app_name, check_label, check_parameter_name, check_queue_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
 from themis.config.scalars import Scalar, ShortenedFloat, Variable, VariableName, number
 from themis.config.search_space import HyperParameters, Range, draw
@@ -241,6 +241,7 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     check_acts(tuner, jobs=len(sets), iterations=iterations, source=source)
     app = _app(file, sets, shape, iterations, tuner)
     check_limits(app, source)
+    check_pattern(app.metric, source)
     return app
 
 
@@ -314,7 +315,7 @@ def _name_checks(file: GroupFile, sets: tuple[HyperParameters, ...], source: str
     """Yield the checks that names are well formed and have one meaning each."""
     yield partial(check_app_name, file.name, source)
     yield partial(check_label, file.user, "user", source)
-    yield partial(check_label, file.queue, "queue", source)
+    yield partial(check_queue_name, file.queue, "queue", source)
     for device in file.estimate.speed:
         yield partial(check_label, device, "device type in estimate.speed", source)
     searched = _names(sets)

@@ -81,6 +81,20 @@ def check_label(label: str, key: str, source: str) -> str:
     return label
 
 
+def check_queue_name(name: str, key: str, source: str) -> str:
+    """Return the name of a queue: a label that begins with a letter, a digit or '_'.
+
+    Any user may name a queue, and its name is in tables of usage: spreadsheets take `=1+1` there for a formula.
+
+    Raises:
+        InputError: The name cannot be shown, or begins with another character.
+    """
+    check_label(name, key, source)
+    if not (name[0].isalnum() or name[0] == "_"):
+        raise InputError(f"{source}: {key} does not begin with a letter, a digit or '_'", value=name)
+    return name
+
+
 def login_name() -> str:
     """Return the login name of this process's user, or `user` if the system has none."""
     try:

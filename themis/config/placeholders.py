@@ -6,6 +6,7 @@ Example: `date +%%Y%%m%%d > %checkpoint_path%/day` runs `date +%Y%m%d`. The shel
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from themis.errors import UnknownNameError
@@ -24,13 +25,13 @@ CHECKPOINT_PATH_VARIABLE = "SUBMARINE_CHECKPOINT_PATH"
 """Of a job that Submarine's command line submits: the environment variable with the folder of its checkpoints."""
 
 _PLACEHOLDER = re.compile(
-    r"(?P<expansion>\$\{[A-Za-z0-9_@*]+(?:\[[^\]]*\])?%%)|(?P<doubled>%%(?=[A-Za-z_]))|%(?P<name>[A-Za-z_][A-Za-z0-9_]*)%"
+    r"(?P<expansion>\$\{[A-Za-z0-9_@*]+(?:\[[^\]]{0,200}\])?%%)|(?P<doubled>%%(?=[A-Za-z_]))|%(?P<name>[A-Za-z_][A-Za-z0-9_]*)%"
 )
 
 
-def placeholders(command: str) -> tuple[str, ...]:
-    """The names between percent signs, in order of their first use."""
-    return tuple(dict.fromkeys(match["name"] for match in _PLACEHOLDER.finditer(command) if match["name"]))
+def placeholders(command: str) -> Counter[str]:
+    """The names between percent signs, in order of their first use, and how often each is there."""
+    return Counter(match["name"] for match in _PLACEHOLDER.finditer(command) if match["name"])
 
 
 def substitute(command: str, values: Mapping[str, object], *, doubled: str = "%") -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from themis.config.loader import Section, fit, load_yaml
-from themis.config.names import check_label
+from themis.config.names import check_label, check_queue_name
 from themis.config.validation_errors import FoundErrors
 from themis.errors import InputError
 from themis.queues import ROOT, Limits, Queue, Queues, QueueUser
@@ -65,7 +65,7 @@ def build_queues(file: QueueSection, source: str) -> Queues:
     found, errors = list(_with_those_below(ROOT, "", file)), FoundErrors()
     counts = Counter(name for name, _, _ in found)
     for name, _, section in found:
-        errors.run(check_label, name, "queue", source)
+        errors.run(check_queue_name, name, "queue", source)
         if counts[name] > 1:
             errors.run(_refuse, f"{source}: two queues have one name", name, "apps name a queue without its parents")
             counts[name] = 1

@@ -15,6 +15,7 @@ from themis.choices import (
     BidValues,
     BundleRule,
     EmptyBundle,
+    LateOrder,
     LeaseEnds,
     LeftoverOrder,
     Placer,
@@ -298,6 +299,10 @@ class RmSettings(Section):
         "for it) or `allox`",
     )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
+    late_order: LateOrder = Field(
+        default=LateOrder.SHORTEST,
+        description="which of the jobs that have waited for more than 500 s `allox_plus` starts first",
+    )
     preemption_margin: float = Field(
         default=0.8,
         ge=0,

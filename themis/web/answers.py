@@ -103,6 +103,9 @@ async def listen(
 
 def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.Response:
     status, what = _meaning(request, error)
+    if isinstance(error, NotAllowedError):
+        # As it was sent: in the path as it is meant there may be line breaks.
+        LOG.warning("refused: %s %s: %s", request.method, request.rel_url.raw_path, error)
     allowed = sorted(error.allowed_methods) if isinstance(error, web.HTTPMethodNotAllowed) else ()
     # A browser asks its user for a name and a password, here the token.
     headers = {405: {"Allow": ", ".join(allowed)}, 401: {"WWW-Authenticate": 'Basic realm="Themis"'}}.get(status, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,37 +47,21 @@ def make_reports(
         round_id: The round that asks.
         rho_of: The apps whose rho it asks for.
     """
-    asked = [rho_of.asks(outlook.demands) for outlook in outlooks] if rho_of is not RhoOf.EVERY_APP else ()
-    if not all(asked):
-        some = [index for index, is_asked in enumerate(asked) if is_asked]
-        with_rho = iter(
-            make_reports([outlooks[index] for index in some], elapsed_s[some], contentions[some], cluster, round_id)
+    asked = [rho_of.asks(outlook.demands) for outlook in outlooks]
+    figures = np.full((len(outlooks), 3), np.nan)
+    if any(asked):
+        of_asked = np.array(asked)
+        times = times_of(list(compress(outlooks, asked)), cluster, share_if_sooner=True)
+        ideal_s = times.cluster_s * contentions[of_asked]
+        # t_shared of the empty bundle.
+        shared_s = shared_times_s(
+            cluster.rule,
+            times.empty_s,
+            spent_s=elapsed_s[of_asked] + times.switch_s,
+            share_s=times.share_s,
+            lease_s=cluster.lease_s,
         )
-        return [
-            next(with_rho)
-            if is_asked
-            else AppReport(
-                app_id=outlook.app.app_id,
-                round_id=round_id,
-                demands=outlook.demands,
-                phases_left=outlook.phases_left if outlook.demands else (),
-                restart_s=outlook.app.restart_s,
-            )
-            for outlook, is_asked in zip(outlooks, asked, strict=True)
-        ]
-    if not outlooks:
-        return []
-    times = times_of(outlooks, cluster, share_if_sooner=True)
-    ideal_s = times.cluster_s * contentions
-    # t_shared of the empty bundle.
-    shared_s = shared_times_s(
-        cluster.rule,
-        times.empty_s,
-        spent_s=elapsed_s + times.switch_s,
-        share_s=times.share_s,
-        lease_s=cluster.lease_s,
-    )
-    rhos = (shared_s / ideal_s).tolist()
+        figures[of_asked] = np.column_stack((shared_s / ideal_s, shared_s, ideal_s))
     return [
         AppReport(
             app_id=outlook.app.app_id,
@@ -85,8 +70,8 @@ def make_reports(
             t_shared_s=t_shared_s,
             t_ideal_s=t_ideal_s,
             demands=outlook.demands,
-            phases_left=outlook.phases_left,
+            phases_left=outlook.phases_left if is_asked or outlook.demands else (),
             restart_s=outlook.app.restart_s,
         )
-        for outlook, rho, t_shared_s, t_ideal_s in zip(outlooks, rhos, shared_s.tolist(), ideal_s.tolist(), strict=True)
+        for outlook, is_asked, (rho, t_shared_s, t_ideal_s) in zip(outlooks, asked, figures.tolist(), strict=True)
     ]

@@ -61,7 +61,7 @@ def finish_times_s(
 
 
 def phase_times_s(
-    jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, in_pairs: bool = True, closely: bool = False
+    jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, closely: bool = False
 ) -> Seconds:
     """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s` and `makespan.end_times_s`."""
     if not jobs:
@@ -69,7 +69,7 @@ def phase_times_s(
     if not counts.any():
         return np.full(len(counts), inf)
     alone_s, divisions = _by_kind(jobs, gangs, counts)
-    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)
+    return end_times_s(alone_s, divisions, closely=closely)
 
 
 def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, most: int) -> list[int]:
@@ -134,7 +134,7 @@ class PhaseOn:
         """`phase_times_s` of divisions."""
         return end_times_s(self._alone_s, self._merged(counts), in_pairs=in_pairs)
 
-    def left_out_s(self, counts: Counts, end_s: float, most_s: float) -> Seconds:
+    def left_out_s(self, end_s: float, counts: Counts, most_s: float) -> Seconds:
         """`packing.left_out_s` of divisions."""
         return left_out_s(self._alone_s, self._merged(counts), end_s, most_s)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import MAX_PART_BYTES, log_paths, read_log
-from rm_plugin.service.visibility import visible_event
+from rm_plugin.service.visibility import visible_events
 from rm_plugin.service.web import yarn_documents
 from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, reason_of
 from rm_plugin.service.web.app_page import app_page
@@ -71,8 +71,8 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/apps/{app_id:[^/]+}/timeline", routes.timeline_data),
             web.get("/api/v1/apps/{app_id:[^/]+}/logs", routes.logs_data),
             web.get("/api/v1/apps/{app_id:[^/]+}/logs/{path:.+}", routes.log),
-            web.get("/api/v1/apps/{app_id:[^/]+}/stream", routes.app_stream),
-            web.get("/api/v1/stream", routes.cluster_stream),
+            web.get("/api/v1/apps/{app_id:[^/]+}/stream", routes.app_stream, allow_head=False),
+            web.get("/api/v1/stream", routes.cluster_stream, allow_head=False),
             *(web.post(f"/api/v1/apps/{{app_id:[^/]+}}/{verb}", routes.act) for verb in VERBS),
             web.get("/api/v1/usage", routes.usage_data),
             web.get("/api/v1/gpu-usage", routes.gpu_usage_data),
@@ -242,7 +242,7 @@ class Routes:
         app_id = (await self._entry(named)).app_id if named else ""
         manager, reader = self._page_state.manager, (await self._seen_by(request)).reader
         events = await manager.recorder.read_events(after, app_id, limit)
-        shown = [seen for event in events if (seen := await visible_event(manager, event, reader)) is not None]
+        shown = await visible_events(manager, events, reader)
         return json_answer(events_document(shown, events[-1].sequence if events else after))
 
     # ---- as YARN's ResourceManager answers ----

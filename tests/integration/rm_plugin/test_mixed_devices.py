@@ -11,7 +11,7 @@ import psutil
 import pytest
 import yaml
 from authorized_stub import LocalStub
-from live_rm import Live, address_of, live, replay_app, settings, start_process
+from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 from msgspec.structs import replace
 
 from rm_plugin.engines.engine import LocalEngine
@@ -179,7 +179,10 @@ def test_machines_that_come_and_go_while_the_resource_manager_is_down(tmp_path: 
 
 
 def test_app_that_states_wrong_speeds_reports_measured_ones_and_oef_uses_them(tmp_path: Path) -> None:
-    """It states that a V100 is 20 times as fast as a K80; it is twice as fast. Both its jobs get the right speed."""
+    """It states that a V100 is 20 times as fast as a K80; it is twice as fast. Both its jobs get the right speed.
+
+    They keep it when the app master dies.
+    """
     path = cluster_file(tmp_path)
     path.write_text(yaml.safe_dump({**CLUSTER, "machines": [*CLUSTER["machines"][:1], V100_MACHINE]}))
     configured = settings(tmp_path, cluster=path, policy="oef", profiling_runs=True)
@@ -200,6 +203,12 @@ def test_app_that_states_wrong_speeds_reports_measured_ones_and_oef_uses_them(tm
             status = await rm.wait(app_id, measured, timeout_s=100)
             # The first type that a job ran on keeps its stated speed, the other one is compared with it.
             assert len([each for job in status.jobs for each in job.speeds if each.measured]) >= 1
+            # The next attempt of its app master knows them before its jobs have run again.
+            registered = await rm.event("am_registered", app_id)
+            kill(int(registered.detail["pid"]))
+            again = await rm.event("am_registered", app_id, after=registered.sequence)
+            await rm.event("first_step", app_id, after=again.sequence)
+            assert measured(await rm.show(app_id))
 
     asyncio.run(scenario())
 

@@ -138,6 +138,22 @@ def test_app_that_cannot_be_evaluated_names_the_problem_and_spares_the_others():
     assert [bool(first.problem) for first in entered] == [True, False]
 
 
+def test_number_of_plans_does_not_grow_with_that_of_the_jobs(monkeypatch):
+    """A plan looks at each job, so that 10,000 jobs took the host minutes, and the apps of all users waited."""
+    plans = []
+    plan = SearchState.plan
+    monkeypatch.setattr(SearchState, "plan", lambda search: plans.append(search) or plan(search))
+    host, [spec, *_] = AgentHost(), specs()
+    counts = []
+    for jobs in (1, 30):
+        many = replace(spec, jobs=tuple(replace(spec.jobs[0], job_id=f"job-{place}") for place in range(jobs)))
+        app = pb.HostedApp(app_id="many", spec=app_to_message(many), submitted_at_s=SUBMITTED_S)
+        host.answer(pb.HostRequest(cluster=registered_cluster(CLUSTERS["one type"]), enter=[app]))
+        counts.append(len(plans))
+        plans.clear()
+    assert counts[0] == counts[1]
+
+
 def test_app_whose_answer_fails_is_named_and_the_others_are_answered(monkeypatch):
     host, _ = host_of(CLUSTERS["one type"])
     app_ids = [spec.name for spec in specs()]

@@ -58,7 +58,7 @@ class Watched:
             search=SimpleNamespace(
                 jobs={"job-00": self.job},
                 progressed=lambda _: None,
-                waited=lambda _: None,
+                keep_measurements=lambda _: None,
                 turn=lambda job, state: job.turn(state),
                 target_of=lambda job, plan: 10_000,
                 plan=lambda: None,

@@ -100,6 +100,7 @@ def test_code_beyond_a_limit_is_refused_with_the_way_out(folder, monkeypatch, li
 def test_an_archive_that_unpacks_to_more_than_the_limit_is_refused(folder, tmp_path, monkeypatch):
     content = pack_code({".": folder}, "g.yaml").content
     monkeypatch.setattr(code_archive, "MAX_UNPACKED_BYTES", 10)
+    monkeypatch.setattr(code_archive, "MAX_FILES", 0)
     with pytest.raises(ArchiveError, match="too large"):
         unpack_code(content, tmp_path / "out")
 

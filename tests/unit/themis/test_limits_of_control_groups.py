@@ -62,10 +62,25 @@ def test_app_and_its_tasks_are_limited_beside_their_makers(kernel: Controllers) 
     assert not (task.folder / SELF).exists()
 
 
-def test_group_of_an_app_is_found_by_its_app_master(kernel: Controllers) -> None:
-    kernel.own = kernel.own.parent / "themis-70-0" / SELF
+@pytest.mark.parametrize("inside", [SELF, "", "themis-81-0", "themis-81-0/themis-81-1"])
+def test_group_of_an_app_is_found_by_its_app_master_wherever_that_hides(
+    kernel: Controllers, inside: str, monkeypatch
+) -> None:
+    unit = kernel.own.parent
+    folders = {"self": kernel.own, "81": unit / "themis-70-0" / inside}
+    monkeypatch.setattr(control_groups, "_folder_of", folders.get)
     found = ControlGroup.of(81)
-    assert found is not None and found.folder.name == "themis-70-0"
+    assert found is not None and found.folder == unit / "themis-70-0"
+
+
+def test_service_in_a_group_finds_the_groups_inside_it_only(kernel: Controllers, monkeypatch) -> None:
+    """As a service that a test starts: it must not end itself."""
+    own = kernel.own / "themis-70-0"
+    folders = {"self": own, "81": own / "themis-71-0", "82": own}
+    monkeypatch.setattr(control_groups, "_folder_of", folders.get)
+    found = ControlGroup.of(81)
+    assert found is not None and found.folder == own / "themis-71-0"
+    assert ControlGroup.of(82) is None
 
 
 @pytest.mark.parametrize("name", ["themis-rm.service", f"themis-rm.service/{SELF}", "user.slice"])

@@ -149,6 +149,7 @@ def options_of(name):
         (("--cap-demand",), lambda run: run.rounds.cap_demand),
         (("--profiling-runs",), lambda run: run.rounds.profiling_runs),
         (("--alpha", "0.5"), lambda run: run.rounds.alpha),
+        (("--late-order", "oldest"), lambda run: run.rounds.late_order),
         (("--preemption-margin", "0.5"), lambda run: run.rounds.preemption_margin),
         (("--no-payments",), lambda run: run.rounds.payments),
         (("--bundle-rule", "idle_then_share"), lambda run: run.bundle_rule),

@@ -154,7 +154,7 @@ class TestStall:
         assert detail["reason"].startswith("no iteration for 6")
         assert one.runtime.stops
         assert "j0" in one.app.search.plan().targets
-        assert job_status(one.app, job).health == job.health == detail["reason"]
+        assert job_status(one.app, job, one.app.search.plan()).health == job.health == detail["reason"]
         assert page_state(one.app, 1).jobs[0].health == job.health
 
         async def again():

@@ -41,7 +41,7 @@ class TestExitCodeZero:
         one = attempt(tuner="single", iterations=1000, jobs=("j0",))
         self.logged(one, "INFO:tensorflow:loss = 0.5, step = 10", "CUDA out of memory")
         job = self.end(one)
-        shown = job_status(one.app, job)
+        shown = job_status(one.app, job, one.app.search.plan())
         assert (job.state, shown.iteration, shown.target_iteration) == (JobState.PHASE_DONE, 10, 1000)
         assert shown.health == "ended with exit code 0 at iteration 10 of 1000"
         state, doubts = _outcome(one.app)
@@ -108,7 +108,7 @@ class TestExitCodeZero:
         self.logged(one, *(f"INFO:tensorflow:loss = 0.9, step = {step}" for step in range(10, 101, 10)), job_id="j1")
         job = self.end(one)
         assert math.isnan(job.loss)
-        assert not job_status(one.app, job).has_loss
+        assert not job_status(one.app, job, one.app.search.plan()).has_loss
         self.end(one, "j1")
         assert one.app.search.best() == "j1"
 
@@ -131,7 +131,7 @@ class TestExitCodeZero:
         self.logged(one, "INFO:tensorflow:loss = 0.5, step = 10")
         health = self.end(one).health
         other = attempt(tuner="single", iterations=1000, jobs=("j0", "j1"))
-        shown = job_status(other.app, other.jobs["j0"])
+        shown = job_status(other.app, other.jobs["j0"], other.app.search.plan())
         assert (shown.health, shown.iteration, shown.target_iteration) == (health, 10, 1000)
         assert set(other.app.search.plan().targets) == {"j1"}
 

@@ -1,5 +1,6 @@
 """The state of a search: phases, losers, the app's work, and taking up a journal at any line."""
 
+import asyncio
 import math
 import random
 import shutil
@@ -391,6 +392,70 @@ def test_a_job_that_measured_its_own_speeds_keeps_them(tmp_path):
         search.progressed(search.jobs[job_id])
     speeds = {job_id: job.profile.speeds().on("v100") for job_id, job in search.jobs.items()}
     assert speeds == pytest.approx({"j0": 3.0, "j1": 2.0, "j2": 3.0, "j3": 3.0})
+
+
+def paces(search):
+    """Seconds an iteration by job and type, S and samples of each job."""
+    progress = search.progress()
+    views = {job_id: job.view_with(job.iterations_total) for job_id, job in progress.items()}
+    return {
+        job_id: (view.serial_iteration_s, view.speeds, view.slowdown, view.samples, view.measured)
+        for job_id, view in views.items()
+    }
+
+
+@pytest.mark.parametrize("iterations", [60, 1000])
+def test_the_next_attempt_knows_every_pace_that_was_measured(bench, iterations):
+    """Also of the jobs that took it over. A job of 1000 iterations has samples of 10 and 20 on each type."""
+    jobs = tuple(replace(job, iterations_total=iterations) for job in spec().jobs)
+    one = bench(replace(spec(), jobs=jobs))
+    one.search.fit_cluster(TYPES)
+    for device, iteration_s in (("k80", 0.6), ("v100", 0.2)):
+        run_on(one.search.jobs["j1"], device, iteration_s)
+        one.search.progressed(one.search.jobs["j1"])
+        one.search.keep_measurements(one.search.jobs["j1"])
+    before = paces(one.search)
+    assert before["j2"][:2] == (pytest.approx(0.6), before["j1"][1])
+    assert [len(measured[3]) for measured in before.values()] == [0, 2, 0, 0]
+    one.reopen()
+    one.search.fit_cluster(TYPES)
+    assert paces(one.search) == before
+
+
+def test_newer_intervals_replace_the_pace_of_an_earlier_attempt(bench):
+    one = bench()
+    run_on(one.search.jobs["j0"], "", 0.5)
+    one.search.keep_measurements(one.search.jobs["j0"])
+    one.reopen()
+    profile = one.search.jobs["j0"].profile
+    run_on(one.search.jobs["j0"], "", 0.1, lines=3)
+    assert profile.iteration_s == 0.5
+    run_on(one.search.jobs["j0"], "", 0.1, lines=5)
+    assert profile.iteration_s == pytest.approx(0.1)
+
+
+def test_a_pace_is_journaled_when_it_is_new_or_changed_by_a_tenth(bench):
+    one = bench()
+    lines = []
+    write = one.journal._append
+    one.journal._append = lambda line: (lines.append(line), write(line))
+    for iteration_s, total in ((0.5, 1), (0.52, 1), (0.3, 2)):
+        run_on(one.search.jobs["j0"], "", iteration_s, lines=60)
+        one.search.keep_measurements(one.search.jobs["j0"])
+        assert len(lines) == total
+    run_on(one.search.jobs["j1"], "", 0.5, lines=3)
+    one.search.keep_measurements(one.search.jobs["j1"])
+    assert len(lines) == total
+
+
+def test_pace_that_the_log_showed_before_the_app_master_died_is_known_to_the_next(attempt):
+    async def run(one):
+        await one.start("j0")
+        one.log("j0", *[0.5] * 6)
+
+    asyncio.run(run(attempt()))
+    profile = attempt().jobs["j0"].profile
+    assert profile.serial_iteration_s == pytest.approx(1.0)
 
 
 def facts(search):

@@ -53,7 +53,7 @@ def test_metric_of_mode_max_promotes_the_higher_values_and_shows_them(attempt):
     for value, job_id in enumerate(("j3", "j1", "j0", "j2")):
         run(one, job_id, f"step=10 loss={value} auc={value}")
     assert set(one.app.search.plan().targets) == {"j2", "j0"}
-    assert job_status(one.app, one.jobs["j2"]).loss == 3.0
+    assert job_status(one.app, one.jobs["j2"], one.app.search.plan()).loss == 3.0
 
 
 def test_unread_declared_metric_makes_the_search_unreadable_although_losses_are_read(attempt):
@@ -107,7 +107,7 @@ def test_job_without_pace_and_metric_is_marked_within_a_minute(attempt):
     assert health.startswith("pace unknown and no metric: 1 lines seen, none understood; first line: 'hello'")
     [(job_id, detail)] = one.details("metric_unread")
     assert (job_id, detail) == ("j0", {"lines_seen": 1, "first_line": "hello"})
-    assert not job_status(one.app, one.jobs["j0"]).pace_known
+    assert not job_status(one.app, one.jobs["j0"], one.app.search.plan()).pace_known
 
 
 def test_job_whose_losses_are_read_is_not_told_that_nothing_was_understood(attempt):
@@ -118,7 +118,7 @@ def test_job_whose_losses_are_read_is_not_told_that_nothing_was_understood(attem
 def test_job_with_an_estimate_has_a_known_pace(attempt):
     one = attempt(tuner="single", jobs=("j0",), estimate=Estimate(serial_iteration_s=0.1))
     assert watched(one, "j0", 60, "hello") == ""
-    assert job_status(one.app, one.jobs["j0"]).pace_known
+    assert job_status(one.app, one.jobs["j0"], one.app.search.plan()).pace_known
 
 
 def test_pace_of_lines_without_times_is_measured_by_reading_them(attempt):

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from rm_plugin.engines import remote_logs
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
+from themis.errors import InputError
 
 
 class Page:
@@ -78,9 +79,9 @@ def test_log_of_next_attempt_replaces_lost_one(tmp_path):
 
 
 def test_log_restored_from_archive_replaces_lost_one(tmp_path, monkeypatch):
-    hdfs = SimpleNamespace(status=lambda path: object(), read_whole=lambda path: b"")
+    hdfs = SimpleNamespace(status=lambda path: SimpleNamespace(size_bytes=1), read=lambda path, size: [b"x"])
     monkeypatch.setattr(remote_logs, "open_webhdfs", lambda uri: (hdfs, "/s"))
-    old = lambda content, folder: (folder / "jobs/j0/task-0.log").write_bytes(b"step 1\nold\n")  # noqa: E731
+    old = lambda content, folder, max_bytes: (folder / "jobs/j0/task-0.log").write_bytes(b"step 1\nold\n")  # noqa: E731
     monkeypatch.setattr(remote_logs, "unpack_files", old)
 
     async def scenario(page, _):
@@ -92,6 +93,16 @@ def test_log_restored_from_archive_replaces_lost_one(tmp_path, monkeypatch):
 
     run(scenario)
     assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"step 1\nstep 2\nstep 3\n"
+
+
+def test_archive_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
+    size_bytes = remote_logs.MAX_ARCHIVE_BYTES + 1
+    hdfs = SimpleNamespace(
+        status=lambda path: SimpleNamespace(size_bytes=size_bytes), read=lambda *_: pytest.fail("it is read")
+    )
+    monkeypatch.setattr(remote_logs, "open_webhdfs", lambda uri: (hdfs, "/s"))
+    with pytest.raises(InputError, match="the archive of the app's logs is too large"):
+        fetch_archive("hdfs:///s", tmp_path)
 
 
 @pytest.mark.parametrize("path", ["../../rm.yaml", "/etc/passwd"])

@@ -21,7 +21,7 @@ START_S = 5.0
 """The first ten iterations on a type take so much longer."""
 
 
-def sampled_search(folder, stated_s, stated_v100):
+def sampled_search(folder, stated_s, stated_v100, restarts=False):
     """A search of two jobs. The second one has run 40 iterations on each type."""
     spec = AppSpec(
         name="a",
@@ -43,17 +43,27 @@ def sampled_search(folder, stated_s, stated_v100):
             seconds = None if not line else 10 * iteration_s + (START_S if line == 1 else 0.0)
             job.profile.feed(StepLoss(step=begun + 10 * line, loss=1.0, seconds=seconds))
             search.progressed(job)
+            search.keep_measurements(job)
+    return next_attempt(search, spec, folder) if restarts else search
+
+
+def next_attempt(search, spec, folder):
+    """The app master died, and the next one reads its journal."""
+    search._journal.close()
+    search = SearchState(spec, folder, 1.0, Journal(folder / "journal.jsonl"), {"j1": 80}.get)
+    search.fit_cluster(CLUSTER)
     return search
 
 
+@pytest.mark.parametrize("restarts", [True, False])
 @pytest.mark.parametrize("has_samples", [True, False])
 @pytest.mark.parametrize("stated_v100", [1.0, 4.0, 16.0])
 @pytest.mark.parametrize("stated_s", [0.2, 0.8, 3.2])
 def test_time_of_a_job_that_was_not_sampled_is_right_whatever_its_user_states(
-    tmp_path, stated_s, stated_v100, has_samples
+    tmp_path, stated_s, stated_v100, has_samples, restarts
 ):
     """The true pace is 0.8 s on a K80, and the V100 is 4 times as fast."""
-    search = sampled_search(tmp_path, stated_s, stated_v100)
+    search = sampled_search(tmp_path, stated_s, stated_v100, restarts)
     views = phase_views(search.progress(), search.plan())
     demands = tuple(view.demand for view in views)
     rates = tuple(demands[1].speeds.on(device) for device in TRUE_S)

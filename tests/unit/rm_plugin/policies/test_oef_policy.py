@@ -6,16 +6,22 @@ from msgspec.structs import replace
 from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs, played, round_of
 from restart_cases import Restarting
 
+from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.oef_tenants import tenants_of
 from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import make_policy
+from themis.apps import CRUDE_SLOWDOWN
 from themis.bids import FreeMachine
 from themis.choices import Placer, TenantOf
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, Level, Machine
 from themis.queues import AppOwner
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis_lab.paper.plans import FOR_MIXED_DEVICES
+from themis_lab.simulator.clusters import cluster_named
 from themis_lab.simulator.observer import History
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.simulation import Simulation
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 
 OEF_POLICIES = [name for name in FOR_MIXED_DEVICES if traits_of(make_policy(name)).gangs]
 
@@ -355,3 +361,22 @@ class TestChangesOfTypes:
         after = make_policy("oef").decide(round_of(parted, memory=memory, kept=kept, owners=owners)).memory
         assert after.shares.deviation["user u/1:2"] == memory.shares.deviation["user u/1:2"]
         assert "user u/1:3" not in after.shares.deviation
+
+
+@pytest.mark.parametrize(("cap_demand", "ended_s"), [(False, [95.0, 95.0, 335.0]), (True, [335.0, 335.0, 335.0])])
+def test_equal_shares_of_bounded_demand_do_not_end_short_apps_earlier(cap_demand, ended_s):
+    """As docs/explanation/oef.md tells: twelve jobs of 60 s, which no second round moves from CPU nodes to GPUs."""
+    jobs = [
+        JobTrace(
+            job_id=f"j{n}",
+            iterations_total=600,
+            serial_iteration_s=0.1,
+            slowdown=CRUDE_SLOWDOWN,
+            speed_by_device={"cpu": 0.2},
+        )
+        for n in range(4)
+    ]
+    apps = tuple(AppTrace(name=f"a{n}", arrival_s=0.0, jobs=tuple(jobs)) for n in range(3))
+    settings = Settings(cluster=cluster_named("hybrid"), policy="oef", rounds=RoundSettings(cap_demand=cap_demand))
+    record = Simulation(Workload(name="three apps", apps=apps), settings).run()
+    assert sorted(round(app.completion_s) for app in record.apps) == ended_s

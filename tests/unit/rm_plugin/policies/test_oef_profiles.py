@@ -150,23 +150,30 @@ class TestRuns:
         assert list(third.memory.shares.share) == ["app a/1:3"]
 
 
-def short(work_gpu_s):
-    return {"a": [demand(2.0, gpus=1, work_left_gpu_s=work_gpu_s)]}
+def short(v100_s, unit=1.0):
+    """An app of one job that takes so long on a V100. `unit` is the speed of a K80."""
+    twice = Speeds.of([("k80", unit), ("v100", 2.0 * unit)])
+    return {"a": [demand(speeds=twice, gpus=1, work_left_gpu_s=v100_s * 2.0 * unit)]}
 
 
 class TestShortApps:
-    """Two runs take 20 s here, so an app is profiled if it takes 200 s or longer."""
+    """Two runs take 20 s here, so an app is profiled if it takes 200 s or longer on its fastest type."""
 
     def test_short_app_shares_at_once_by_the_speeds_that_it_reports(self):
         decision = decide(short(199.0))
         assert decision.memory.profiles["a"].is_stated
         assert decision.memory.runs == {}
         assert list(decision.memory.shares.share) == ["app a/1:2"]
-        later = decide({"a": [demand(4.0, gpus=1, work_left_gpu_s=100.0)]}, decision.memory)
+        later = decide({"a": [demand(4.0, gpus=1, work_left_gpu_s=400.0)]}, decision.memory)
         assert list(later.memory.shares.share) == ["app a/1:4"]
 
     def test_longer_app_is_profiled(self):
         assert state(decide(short(201.0))) == (ProfileState.RUNNING, "k80")
+
+    @pytest.mark.parametrize("unit", [0.1, 10.0])
+    def test_unit_of_work_and_speeds_does_not_matter(self, unit):
+        assert decide(short(199.0, unit)).memory.profiles["a"].is_stated
+        assert state(decide(short(201.0, unit))) == (ProfileState.RUNNING, "k80")
 
     def test_app_that_states_too_little_work_is_profiled_once_it_had_as_much_gpu_time(self):
         memory = decide(short(100.0)).memory
@@ -176,12 +183,12 @@ class TestShortApps:
         assert state(decision) == (ProfileState.RUNNING, "k80")
 
     def test_time_counts_on_all_gpus_that_it_wants(self):
-        four = [demand(2.0, job=f"j{n}", gpus=1, work_left_gpu_s=199.0) for n in range(4)]
+        four = [demand(2.0, job=f"j{n}", gpus=1, work_left_gpu_s=2 * 199.0) for n in range(4)]
         short_app = decide({"a": four}).memory.profiles["a"]
         assert (short_app.is_stated, short_app.gpus) == (True, 4)
 
     def test_app_whose_last_job_is_left_is_not_profiled_late(self):
-        four = [demand(2.0, job=f"j{n}", gpus=1, work_left_gpu_s=199.0) for n in range(4)]
+        four = [demand(2.0, job=f"j{n}", gpus=1, work_left_gpu_s=2 * 199.0) for n in range(4)]
         memory = decide({"a": four}).memory
         snapshot = round_of({"a": four[:1]}, memory=memory, profiling_runs=True)
         (app,) = snapshot.apps

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.policies.auction_options import bidding_apps, valued_bids
-from rm_plugin.policies.registry import make_policy
+from rm_plugin.policies.registry import POLICIES, make_policy
 from rm_plugin.policies.users import rho_as_one_app, users_of
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PhaseLeft
 from themis.cluster import Cluster, DeviceType, Level, Machine
@@ -108,6 +108,37 @@ def test_a_user_of_four_apps_gets_no_more_than_a_user_of_one(policy):
     grants = decision.grants()
     assert sum(gang.gpus.gpus for gang in grants["b"]) == 2
     assert sum(gang.gpus.gpus for app_id, gangs in grants.items() for gang in gangs if app_id != "b") == 2
+
+
+@pytest.mark.parametrize("work", [50.0, 90.0, 110.0, 200.0])
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"themis", "worst_rho_first", "fair_finish"}))
+def test_a_split_gains_no_gpu_in_a_round(policy, work):
+    """`themis` and `worst_rho_first` go by rho, which parts report for themselves.
+
+    Under `fair_finish` each app that would miss its fair end gets one gang first. So parts of a short app get more.
+    """
+
+    def gpus(parts):
+        """What anna has who wants 4 gangs of 2 in so many apps, as bob does whose jobs have `work`."""
+        wanted = {"bob": (4, work), **{f"{place}-of-anna": (4 // parts, 100.0) for place in range(parts)}}
+        snapshot = snapshot_of(*[standing(app_id, app_id.rpartition("-")[2]) for app_id in wanted])
+        reports = {
+            app_id: AppReport(
+                app_id=app_id,
+                round_id=1,
+                rho=2.0,
+                demands=tuple(
+                    GangDemand(job_id=f"j{place}", min_gpus=1, max_gpus=2, work_left_gpu_s=each)
+                    for place in range(jobs)
+                ),
+                phases_left=(PhaseLeft(jobs=jobs, work_gpu_s=jobs * each, longest_gpu_s=each, gang_gpus=2),),
+            )
+            for app_id, (jobs, each) in wanted.items()
+        }
+        grants = make_policy(policy).decide(replace(snapshot, reports=reports)).grants()
+        return sum(gang.gpus.gpus for app_id, gangs in grants.items() for gang in gangs if app_id != "bob")
+
+    assert gpus(4) <= gpus(1)
 
 
 def test_relative_weights_are_equal_however_many_apps_a_user_has():

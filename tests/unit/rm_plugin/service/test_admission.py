@@ -1,6 +1,8 @@
 """Apps that a ResourceManager accepts or refuses, from any client."""
 
 import asyncio
+import re
+import tracemalloc
 
 import pytest
 from agent_cases import cluster_of
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 
 from rm_plugin.service.admission import check_app, types_that_run
 from rm_plugin.service.memory_service import memory_service
-from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.apps import AppSpec, JobShape, JobSpec, MetricSpec, ProgramSpec, TunerSpec
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 
@@ -33,6 +35,7 @@ def test_valid_app_is_accepted():
         (replace(APP, name="../up"), "the app submitted: a name is up to 63 of a-z"),
         (replace(APP, name="app-0001"), "the app submitted: a name must not look like the id of an app"),
         (replace(APP, user="al\nice"), "the app submitted: user is not text that can be shown: 'al\\nice'"),
+        (replace(APP, queue="=1+1"), "queue does not begin with a letter, a digit or '_': '=1+1'"),
         (replace(APP, queue=""), "the app submitted: queue is not text that can be shown: ''"),
         (with_job(job_id="../../etc"), "unusable job id: '../../etc'; use 1 to 200 characters that can be shown"),
         (with_job(job_id=".."), "unusable job id"),
@@ -50,6 +53,46 @@ def test_invalid_apps_are_refused_with_reason(app, message):
     with pytest.raises(InputError) as refused:
         check_app(app, CLUSTER)
     assert message in str(refused.value)
+
+
+def test_size_of_a_command_is_known_without_filling_it_in():
+    """Anyone may send this; it would be 180 MB, and more with more placeholders."""
+    program = ProgramSpec(command="%a%" * 2_000, arguments={"a": "x" * 90_000})
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="the command of job-00 cannot be run: '180000000 bytes'"):
+            check_app(replace(APP, program=program), CLUSTER)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_size_of_a_command_counts_each_value_as_often_as_it_is_there():
+    program = ProgramSpec(command="%a% %a% %b%", arguments={"a": "x" * 40_000, "b": "y"})
+    check_app(replace(APP, program=program), CLUSTER)
+    longer = replace(with_job(hyper_parameters={"a": "x" * 50_000}), program=program)
+    with pytest.raises(InputError, match="'100003 bytes'"):
+        check_app(longer, CLUSTER)
+
+
+def test_machines_are_not_looked_at_once_for_each_job(monkeypatch):
+    """10,000 jobs on a cluster of 1,000 machines held the service for six seconds."""
+    seen = []
+    gpus = Machine.gpus
+    monkeypatch.setattr(Machine, "gpus", property(lambda machine: seen.append(machine) or gpus.fget(machine)))
+    counts = []
+    for jobs in (1, 50):
+        app = replace(APP, jobs=tuple(replace(JOB, job_id=f"job-{place}") for place in range(jobs)))
+        check_app(app, replace(CLUSTER))
+        counts.append(len(seen))
+        seen.clear()
+    assert counts[0] == counts[1]
+
+
+def test_regular_expression_of_a_user_is_never_compiled_here(monkeypatch):
+    """With 1,000 characters that alone can take the service a minute."""
+    monkeypatch.setattr(re, "compile", lambda *_: pytest.fail("compiled"))
+    check_app(replace(APP, metric=MetricSpec(name="loss", regex=r"(?i)([\0-\U0010ffff])" * 10)), CLUSTER)
 
 
 # ---- device types ----------------------------------------------------------------------------------------------------

@@ -283,6 +283,18 @@ def test_a_submission_over_the_rate_is_refused_until_time_has_passed(tmp_path):
     run(body)
 
 
+def test_a_user_over_its_own_rate_does_not_use_up_that_of_its_queue(tmp_path):
+    async def body():
+        case = case_of(tmp_path, "submissions_per_minute: 3\neach_user: {submissions_per_minute: 1}")
+        await case.manager.submit(of("anna", "any", "a"))
+        for _ in range(5):
+            with pytest.raises(InputError, match="user anna in queue root"):
+                await case.manager.submit(of("anna", "any", "again"))
+        await case.manager.submit(of("bob", "any", "b"))
+
+    run(body)
+
+
 def test_a_queue_that_the_file_lacks_is_refused(tmp_path):
     async def body():
         case = case_of(tmp_path, LIMITED)
@@ -323,11 +335,11 @@ def test_a_reload_without_a_file_says_which_setting_is_missing():
     run(body)
 
 
-def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_survives_a_restart(tmp_path):
+def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_outlives_events_and_restarts(tmp_path):
     async def body():
         store = MemoryStore()
-        case = ServiceCase(store, policy="tiresias", folder=tmp_path)
-        entry, _ = await case.started("mine", jobs=1)
+        case = ServiceCase(store, policy="tiresias", folder=tmp_path, retention={"keep_s": 60.0})
+        entry, session = await case.started("mine", jobs=1)
         admin = Identity(user="root", is_admin=True)
         change = await case.manager.changes.make(lambda change: _grant(case, change, entry.app_id))
         assert len(change) == 2
@@ -338,7 +350,11 @@ def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_survives_a_r
         await case.manager.changes.make(
             lambda change: case.manager.app_masters.end_app(change, entry, AppState.FAILED, "it failed")
         )
-        case.clock.advance_to(case.clock.now_s() + 50.0)
+        case.clock.advance_to(case.clock.now_s() + 500.0)
+        session.close()
+        case.manager.disconnected(entry, session)
+        assert await case.manager.retention.archive_old() == 1
+        assert not store.events(app_id=entry.app_id)
         again = ServiceCase(store, policy="tiresias", folder=tmp_path, now_s=case.clock.now_s())
         assert again.manager.usage(month, admin) == {key: pytest.approx(200.0)}
         assert again.manager.usage("2001-01", admin) == {}

@@ -28,7 +28,7 @@ SPEC = AppSpec(
 FACTS = AppFacts(
     spec=SPEC,
     cluster=CLUSTER,
-    free=Allocation.of({"m0": 4, "m1": 4}),
+    free_gpus=8,
     kept=Allocation(),
     elapsed_s=100.0,
     attained_gpu_s=0.0,
@@ -82,7 +82,7 @@ def test_job_demands_once():
 
 def test_app_that_keeps_all_that_its_jobs_can_use_demands_nothing():
     kept = Allocation.of({"m0": 4, "m1": 4})
-    assert believed(report(), kept=kept, free=Allocation()).demands == ()
+    assert believed(report(), kept=kept, free_gpus=0).demands == ()
 
 
 def test_held_gang_is_among_the_leases():

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from hosted_cases import InlineHost, negotiate, specs
+from msgspec.structs import replace
 from service_cases import CLUSTER, NOW_S, ServiceCase, registration
 
 from am.app import App
@@ -301,6 +302,53 @@ def test_restart_starts_the_app_master_of_an_app_that_was_granted_gpus(tmp_path)
         await second.manager.app_masters.recover()
         assert [am.app_id for am in second.launcher.launched] == [entry.app_id]
         await second.manager.hosted.close()
+
+    run(scenario())
+
+
+class PoisonedHost(InlineHost):
+    """It is lost whenever the app `poison` enters, as by a search of its that takes for ever."""
+
+    async def ask(self, request):
+        if any(app.spec.name == "poison" for app in request.enter):
+            self.losses = 1
+        return await super().ask(request)
+
+
+def test_app_that_ends_the_host_gets_its_app_master_and_the_others_are_answered_for(tmp_path):
+    async def scenario():
+        service = case(tmp_path, PoisonedHost())
+        first, poison, last = [
+            await service.manager.submit(spec) for spec in (SPECS[0], replace(SPECS[1], name="poison"), SPECS[2])
+        ]
+        await until(lambda: poison.attempt == 1)
+        await entered(service)
+        assert poison.app_id not in service.manager.hosted
+        assert (first.attempt, last.attempt) == (0, 0)
+        assert service.manager.hosted._first_reports.keys() == {first.app_id, last.app_id}
+
+    run(scenario())
+
+
+def test_after_a_loss_the_apps_that_did_not_enter_with_it_enter_together(tmp_path):
+    entered_together = []
+
+    class WatchedHost(PoisonedHost):
+        async def ask(self, request):
+            entered_together.append(len(request.enter))
+            return await super().ask(request)
+
+    async def scenario():
+        service = case(tmp_path, WatchedHost())
+        hosted = service.manager.hosted
+        poison = await service.manager.submit(replace(SPECS[1], name="poison"))
+        await until(lambda: hosted._suspects == {poison.app_id})
+        for spec in SPECS[:3]:
+            await service.manager.submit(spec)
+        await until(lambda: poison.attempt == 1)
+        await entered(service)
+        # The app that is suspected enters last.
+        assert max(entered_together) > 1 and not hosted._suspects
 
     run(scenario())
 

@@ -11,7 +11,7 @@ from rm_plugin.service import manager
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.visibility import visible_entry, visible_event, visible_status
+from rm_plugin.service.visibility import visible_entry, visible_events, visible_status
 from themis.errors import InputError
 from themis.identity import Identity
 from themis.wire import themis_pb2 as pb
@@ -29,8 +29,8 @@ def test_name_like_an_id_does_not_show_events_of_the_app_with_this_id(tmp_path, 
             for _ in range(apps_of_bob):
                 await rm.manager.submit(replace(SPEC, name="app-0009", user="bob"))
             event = StoredEvent(sequence=1, time_s=0.0, kind="job_progress", app_id="app-0009", detail={})
-            assert await visible_event(rm.manager, event, BOB) is None
-            assert await visible_event(rm.manager, event, Identity(user="root", is_admin=True)) is event
+            assert await visible_events(rm.manager, [event], BOB) == []
+            assert await visible_events(rm.manager, [event], Identity(user="root", is_admin=True)) == [event]
 
     asyncio.run(scenario())
 
@@ -40,10 +40,31 @@ def test_owner_sees_events_of_the_app_master(tmp_path):
         async with memory_service(tmp_path) as rm:
             entry = await rm.manager.submit(replace(SPEC, user="bob"))
             event = StoredEvent(sequence=1, time_s=0.0, kind="job_progress", app_id=entry.app_id, detail={})
-            assert await visible_event(rm.manager, event, BOB) is event
-            assert await visible_event(rm.manager, event, Identity(user="ann")) is None
+            assert await visible_events(rm.manager, [event], BOB) == [event]
+            assert await visible_events(rm.manager, [event], Identity(user="ann")) == []
 
     asyncio.run(scenario())
+
+
+def test_owner_of_an_app_that_is_not_in_memory_is_looked_up_once_for_all_its_events(tmp_path, monkeypatch):
+    asked = []
+
+    async def archived(app_id):
+        asked.append(app_id)
+        return AppEntry(app_id=app_id, spec=replace(SPEC, user="bob"), submitted_at_s=0.0)
+
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            monkeypatch.setattr(rm.manager.recorder, "archived_app", archived)
+            events = [
+                StoredEvent(sequence=number, time_s=0.0, kind="job_progress", app_id="app-0009", detail={})
+                for number in range(1, 500)
+            ]
+            assert await visible_events(rm.manager, events, BOB) == events
+            assert await visible_events(rm.manager, events, Identity(user="ann")) == []
+
+    asyncio.run(scenario())
+    assert asked == ["app-0009", "app-0009"]
 
 
 def test_users_own_app_comes_before_one_of_another_user_with_the_same_name(tmp_path):
@@ -128,7 +149,7 @@ def test_event_for_other_users_has_the_listed_details_alone(tmp_path):
             entry = await rm.manager.submit(replace(SPEC, user="bob"))
             detail = {"state": "FAILED", "diagnostics": "SECRET", "a_new_key": "SECRET"}
             event = StoredEvent(sequence=1, time_s=0.0, kind="app_state", app_id=entry.app_id, detail=detail)
-            seen = await visible_event(rm.manager, event, Identity(user="ann"))
-            assert seen is not None and seen.detail == {"state": "FAILED"}
+            (seen,) = await visible_events(rm.manager, [event], Identity(user="ann"))
+            assert seen.detail == {"state": "FAILED"}
 
     asyncio.run(scenario())

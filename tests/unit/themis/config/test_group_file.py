@@ -182,7 +182,10 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
             MINIMAL + "environment: {" + ", ".join(f"A{n}: {'x' * 99_000}" for n in range(11)) + "}\n",
             "the environment is too large",
         ),
-        ("name: a\ncommand: " + "x" * 100_001 + "\n", "the command of job-00 cannot be run: '100001 bytes'"),
+        ("name: a\ncommand: " + "x" * 100_001 + "\n", "command cannot be passed on: '100001 bytes'"),
+        (MINIMAL + "metric: {name: a, regex: '('}\n", "metric.regex is malformed"),
+        (MINIMAL + "metric: {name: a, regex: '(a{99999999999})'}\n", "metric.regex is malformed"),
+        (MINIMAL + "metric: {name: a, regex: 'a'}\n", "metric.regex has no group"),
         (
             f"name: a\ncommand: run %a%\nhyper_parameters: [{{a: x}}, {{a: {'x' * 99_999}}}]\n",
             "the command of job-01 cannot be run: '100003 bytes'",

@@ -1,4 +1,4 @@
-"""Both local searches: never worse than their start, and within the free capacity."""
+"""Both uses of local search: never worse than their start, and within the free capacity."""
 
 import itertools
 import math
@@ -146,6 +146,14 @@ def test_target_search_does_not_change_gangs_of_one_size():
     kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))
     assert list(target_search(space_of(kinds, 4, capacity.gpus, app.jobs, capacity=capacity), [start])) == []
+
+
+def test_target_search_ends_where_no_end_can_be_earlier():
+    app, capacity = app_of([job(f"j{n}", 0.0, ELASTIC, STRICT) for n in range(5)]), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
+    start = tuple(int(place == 0) for place in range(len(kinds)))
+    found = list(target_search(space_of(kinds, 5, capacity.gpus, app.jobs, capacity=capacity), [start]))
+    assert {phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in found} == {0.0}
 
 
 def test_target_search_yields_nothing_without_a_start_that_fits_and_ends():
