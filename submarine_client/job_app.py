@@ -104,6 +104,16 @@ def notes(options: Given) -> tuple[str, ...]:
     )
 
 
+def tensorboard_command(options: Given, app: AppSpec) -> str:
+    """Return the shell command that shows the event files of a job, or an empty text if `--tensorboard` is not given.
+
+    They are looked for below the checkpoint path, where the profiler looks too.
+    """
+    if options.get("tensorboard") != ("true",):
+        return ""
+    return shlex.join(["tensorboard", "--logdir", app.program.environment[CHECKPOINT_PATH]])
+
+
 def _one(options: Given, name: str, default: str) -> str:
     return options.get(name, (default,))[0]
 

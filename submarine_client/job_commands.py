@@ -20,6 +20,7 @@ from submarine_client.show import spec_text
 from submarine_client.table import MISSING
 from submarine_client.terminal import harmless
 from themis.config.tuner_settings import SINGLE
+from themis.parser import version_line
 from themis.wire import themis_pb2 as pb
 
 
@@ -39,6 +40,9 @@ def run(session: Session, arguments: Namespace) -> int:
         session.terminal.say(help_text())
         return OK
     options = read_options(words)
+    if "version" in options:
+        session.terminal.say(version_line("submarine"))
+        return OK
     app = job_app.build_job_app(options, words)
     for note in job_app.notes(options):
         session.terminal.note(note)
@@ -49,8 +53,10 @@ def run(session: Session, arguments: Namespace) -> int:
         session = replace(session, address=rm_address(options["rm"][0], {}))
     if "ca" in options:
         session = replace(session, ca=options["ca"][0])
+    board = job_app.tensorboard_command(options, app)
+    notes = [f"its TensorBoard: run {board}"] if board else []
     with session.connect() as client:
-        return session.submit(client, app, wait="wait_job_finish" in options)
+        return session.submit(client, app, wait="wait_job_finish" in options, notes=notes)
 
 
 def list_jobs(session: Session, arguments: Namespace) -> int:

@@ -49,7 +49,7 @@ class JobFlag(Value, frozen=True, kw_only=True):
 _PROCESSES = "tasks run as processes of the machine that their lease names, not in containers"
 _NO_PS = "there are no parameter servers"
 _NO_KERBEROS = "no engine with Kerberos yet"
-_NO_TENSORBOARD = "no TensorBoard is started"
+_NO_TENSORBOARD = "TensorBoard runs where you start it"
 
 FLAGS: tuple[JobFlag, ...] = (
     JobFlag(name="name", help="name of the job: a-z, 0-9 and '-'; required", placeholder="NAME"),
@@ -68,7 +68,7 @@ FLAGS: tuple[JobFlag, ...] = (
     JobFlag(name="ps_resources", help="of each parameter server", placeholder="RES", ignored=_NO_PS),
     JobFlag(name="ps_launch_cmd", help="what each parameter server runs", placeholder="COMMAND", ignored=_NO_PS),
     JobFlag(name="ps_docker_image", help="image of the parameter servers", placeholder="IMAGE", ignored=_NO_PS),
-    JobFlag(name="tensorboard", takes=Takes.TRUTH, help="run TensorBoard", ignored=_NO_TENSORBOARD),
+    JobFlag(name="tensorboard", takes=Takes.TRUTH, help="print the command that starts TensorBoard"),
     JobFlag(name="tensorboard_resources", help="of TensorBoard", placeholder="RES", ignored=_NO_TENSORBOARD),
     JobFlag(name="tensorboard_docker_image", help="image of TensorBoard", placeholder="IMAGE", ignored=_NO_TENSORBOARD),
     JobFlag(
@@ -100,6 +100,7 @@ FLAGS: tuple[JobFlag, ...] = (
     JobFlag(name="verbose", takes=Takes.NOTHING, help="say what is submitted"),
     JobFlag(name="rm", help="the ResourceManager; default: $THEMIS_RM, else 127.0.0.1:8650", placeholder="HOST:PORT"),
     JobFlag(name="ca", help="the authorities to trust with TLS; default: $THEMIS_CA", placeholder="FILE"),
+    JobFlag(name="version", takes=Takes.NOTHING, help="show the version and exit"),
     JobFlag(name="h", takes=Takes.NOTHING, help="this text"),
     JobFlag(name="help", takes=Takes.NOTHING, help="this text"),
 )

@@ -84,7 +84,7 @@ def _check_here(path: str, flag: str) -> None:
 def _check_required(options: Given) -> None:
     _require(options, "name", "every job has one")
     if whole(options, "num_workers", 1) == 0:
-        remedy = "no TensorBoard is started yet; give one worker or more"
+        remedy = "run tensorboard --logdir yourself, or give one worker or more"
         raise InputError("--num_workers 0 is a job of TensorBoard only", remedy=remedy)
     for name in ("input_path", "worker_resources", "worker_launch_cmd"):
         _require(options, name, "workers need it; --num_workers is 1 unless given")

@@ -8,7 +8,6 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, Raw
 from collections.abc import Callable
 from typing import Any
 
-import themis
 from submarine_client import app_commands, cluster_commands, job_commands
 from submarine_client.app_list import NEWEST, ORDERS, STATES
 from submarine_client.app_references import app_references
@@ -61,7 +60,6 @@ def build_parser() -> ArgumentParser:
         allow_abbrev=False,
         parents=[_rm_options()],
     )
-    parser.add_argument("--version", action="version", version=f"submarine {themis.__version__}")
     nouns = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     app = nouns.add_parser("app", help="apps: a program, its jobs, the tuner that searches them", allow_abbrev=False)
     app.set_defaults(usage_of=app)

@@ -8,15 +8,26 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from themis import __version__
 from themis.errors import InputError, UnknownNameError, nearest
+
+
+def version_line(program: str) -> str:
+    """Return what `--version` prints for a program or one of its commands, such as `themis rm`."""
+    return f"{program.split()[0]} {__version__}"
 
 
 class HelpfulParser(argparse.ArgumentParser):
     """A parser that raises our errors, so that they become text in one place.
 
-    It names the option or the choice nearest to an unknown one.
+    It names the option or the choice nearest to an unknown one. `--version` works behind every command.
     Its help is written, or an error: argparse passes over what cannot be.
     """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        version, about = version_line(self.prog), "show the version and exit"
+        self.add_argument("--version", action="version", version=version, help=about)
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError instead of writing the usage and ending the process."""

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-import themis
 from themis.errors import ThemisError
 from themis.interruption import OneInterruption, dealt_with
 from themis.shell_completion import complete, is_completing
@@ -92,7 +91,6 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"themis {themis.__version__}")
     parser.set_defaults(run=None)
     about = f"for operators: {', '.join(_OPERATORS)}; for researchers: {', '.join(_RESEARCHERS)}"
     commands = parser.add_subparsers(title="commands", description=about, metavar="COMMAND")

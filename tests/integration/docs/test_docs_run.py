@@ -28,6 +28,7 @@ PAGES = (
     "docs/tutorials/keras.md",
     "docs/tutorials/pytorch.md",
     "docs/tutorials/hugging-face.md",
+    "docs/tutorials/optuna.md",
     "docs/reference/group-files.md",
     "docs/explanation/auction.md",
     "docs/how-to/audit.md",

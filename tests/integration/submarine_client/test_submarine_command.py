@@ -525,10 +525,13 @@ def test_job_run_submits_one_job_and_the_other_verbs_find_it_by_name(
     rm.service.then = ["RUNNING"]
     words = "job run -name tf-job-001 --input_path /data --checkpoint_path /ck --num_workers 2 --quicklink B=http://w:1"
     resources = ["--worker_resources", "memory=2G,vcores=2,gpu=1", "--worker_launch_cmd", "sh -c 'ls %input_path%'"]
-    assert main([*words.split(), *resources]) == 0
+    assert main([*words.split(), *resources, "--tensorboard"]) == 0
     out, err = capsys.readouterr()
     assert out == "app-0001\n"
-    assert err == "submarine: --quicklink is ignored: no page shows it yet\n"
+    assert err.splitlines() == [
+        "submarine: --quicklink is ignored: no page shows it yet",
+        "submarine: its TensorBoard: run tensorboard --logdir /ck",
+    ]
     spec = rm.service.submitted[0]
     assert spec.program.command == "sh -c 'ls /data'"
     assert (spec.jobs[0].shape.tasks, spec.jobs[0].shape.min_tasks) == (2, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from submarine_client.job_app import build_job_app, notes
+from submarine_client.job_app import build_job_app, notes, tensorboard_command
 from submarine_client.job_commands import read_options
 from submarine_client.job_flags import FLAGS, parse_flags, wants_help
 from submarine_client.job_help import help_text
@@ -66,7 +66,7 @@ def test_the_documented_command_line_becomes_a_rigid_gang_of_one_job() -> None:
 
 def test_ignored_flags_of_the_documented_command_are_noted() -> None:
     said = notes(parse_flags(shlex.split(DOCUMENTED)))
-    assert [note.split()[0] for note in said] == ["--docker_image", "--tensorboard"]
+    assert [note.split()[0] for note in said] == ["--docker_image"]
 
 
 def test_the_documented_command_line_is_refused_only_for_its_servers() -> None:
@@ -89,7 +89,20 @@ def test_one_dash_two_dashes_and_equals_signs_are_the_same() -> None:
 def test_tensorboard_takes_true_false_or_nothing(words: str, value: str) -> None:
     given = parse_flags([*words.split(), "--name", "a"])
     assert given["tensorboard"] == (value,) and given["name"] == ("a",)
-    assert bool(notes(given)) == (value == "true")
+
+
+def test_tensorboard_names_the_command_for_the_checkpoint_path() -> None:
+    words = shlex.split(f"{BASE} --checkpoint_path '/my jobs/ck' --tensorboard")
+    options = read_options(words)
+    assert tensorboard_command(options, build_job_app(options, words)) == "tensorboard --logdir '/my jobs/ck'"
+    assert notes(options) == ()
+
+
+@pytest.mark.parametrize("flag", ["", "--tensorboard false", "--tensorboard=False"])
+def test_without_tensorboard_no_command_is_named(flag: str) -> None:
+    words = shlex.split(f"{BASE} {flag}")
+    options = read_options(words)
+    assert tensorboard_command(options, build_job_app(options, words)) == ""
 
 
 def test_help_is_asked_for_by_nothing_at_all_too() -> None:
