@@ -90,6 +90,7 @@ def spec_text(app: AppSpec) -> str:
     program = app.program.name or app.program.command
     kind = "replayed" if app.replay else "a command" if app.program.command else "trained"
     tasks = str(shape.tasks) if shape.tasks == shape.min_tasks else f"{shape.min_tasks} to {shape.tasks}"
+    noun = "task" if tasks == "1" else "tasks"
     lines = [
         _field("Name", app.name),
         _field("User, queue", f"{app.user}, {app.queue}"),
@@ -97,7 +98,7 @@ def spec_text(app: AppSpec) -> str:
         _field("Arguments", assignments(app.program.arguments)),
         *_code_lines(app.program),
         _field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
-        _field("Jobs", f"{len(app.jobs)}, each of {tasks} tasks with {_gpus(shape.gpus_per_task)} a task"),
+        _field("Jobs", f"{len(app.jobs)}, each of {tasks} {noun} with {_gpus(shape.gpus_per_task)} a task"),
         _field("Iterations", str(max(job.iterations_total for job in app.jobs))),
         _field("GPUs at most", str(app.demand_max_gpus)),
     ]

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from themis.errors import InputError, InvariantError, UnknownNameError
 from themis.queues import NO_OWNER, ONE_QUEUE, AppOwner, Queues, Tenant
 from themis.rho import RhoDefinition
+from themis.sums import sum_in_order
 from themis.values import Value
 
 _ROUNDING = 1e-12
@@ -485,7 +486,7 @@ class FluidCluster:
         for tenant, share in self._shares.items():
             if share.rate != rates[tenant]:
                 share.turn(rates[tenant], self._virtual, self._weight_s)
-        self._weight = sum(share.weight * share.rate for share in self._shares.values())
+        self._weight = sum_in_order(share.weight * share.rate for share in self._shares.values())
 
     def _next_end(self) -> tuple[float, _App | None]:
         """When the next phase ends, and its app; infinity and None if none ends."""

@@ -17,6 +17,7 @@ from typing import ClassVar
 from msgspec import field
 
 from themis.errors import InputError, UnknownNameError
+from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
 ROOT = "root"
@@ -152,10 +153,10 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
             for queue in self.above(tenant[0]):
                 if queue.parent:
                     children.setdefault(queue.parent, {})[queue.name] = queue.weight
-        parts: dict[str | Tenant, float] = {ROOT: sum(weights.values())}
+        parts: dict[str | Tenant, float] = {ROOT: sum_in_order(weights.values())}
         for name in self.queues:
             if name in children:
-                total = sum(children[name].values())
+                total = sum_in_order(children[name].values())
                 parts |= {child: parts[name] * weight / total for child, weight in children[name].items()}
         return {tenant: parts[tenant] / count for tenant, count in active.items()}
 

@@ -29,6 +29,7 @@ from am.jobs.stragglers import find_stragglers
 from themis.cluster import Cluster, GpuId, Level
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
+from themis.sums import sum_in_order
 from themis.values import Value
 
 OnGpus = tuple[JobView, tuple[GpuId, ...]]
@@ -165,7 +166,7 @@ def _plan_by_type(
 ) -> Plan:
     """Plan the GPUs of each device type by themselves, since a gang has one type.
 
-    The types with the highest mean speed over the waiting jobs come first (ties: the smaller name), and the next type
+    The types on which the waiting jobs are fastest in sum come first (ties: the smaller name), and the next type
     serves the jobs that are left. A running job stays on its type. While a job stops, no GPU of any type is given back:
     it may be for that job.
     """
@@ -176,12 +177,12 @@ def _plan_by_type(
     def type_of(gpu: GpuId) -> str:
         return cluster.machine(gpu.machine_id).device
 
-    def mean_speed(device: str) -> float:
-        return sum(job.view.speeds.on(device) for job in waiting)
+    def total_speed(device: str) -> float:
+        return sum_in_order(job.view.speeds.on(device) for job in waiting)
 
     parts: list[Plan] = []
     served: set[str] = set()
-    for device in sorted(cluster.gpus_by_device, key=lambda name: (-mean_speed(name), name)):
+    for device in sorted(cluster.gpus_by_device, key=lambda name: (-total_speed(name), name)):
         mine = [
             job if not job.view.speeds.by_type else replace(job, view=job.view.on_type(device))
             for job in jobs

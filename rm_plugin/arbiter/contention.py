@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from themis.errors import InvariantError
 from themis.queues import NO_TENANT, ONE_QUEUE, Queues, Tenant
+from themis.sums import sum_in_order
 from themis.values import Value
 
 Figures = NDArray[np.float64]
@@ -155,7 +156,7 @@ class Contention:
     def _reweigh(self) -> None:
         """Find the weights of the tenants whose apps differ from the mean app; of most runs there are none."""
         weights = self._queues.app_weights(self._counts) if self._counts else {}
-        mean = sum(self._counts[tenant] * weight for tenant, weight in weights.items()) / max(1, self.active)
+        mean = sum_in_order(self._counts[tenant] * weight for tenant, weight in weights.items()) / max(1, self.active)
         self._weights = {tenant: weight / mean for tenant, weight in weights.items() if weight != mean}
 
     def _advance(self, now_s: float) -> None:

@@ -9,6 +9,7 @@ from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
 from rm_plugin.policies.users import users_of
 from themis.bids import RhoOf
+from themis.sums import sum_in_order
 
 
 class OptimusPolicy:
@@ -36,7 +37,7 @@ class OptimusPolicy:
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:
             app, user = apps[app_id], users.of[app_id]
             speeds[user][app_id] = speed = app.kept.gpus + given.speed
-            return (-ratio, sum(speeds[user].values()) / users.weights[user], speed, app.submitted_at_s)
+            return (-ratio, sum_in_order(speeds[user].values()) / users.weights[user], speed, app.submitted_at_s)
 
         serve_step_by_step(allocator, rank)
         return allocator.decision()

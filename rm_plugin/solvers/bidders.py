@@ -1,4 +1,4 @@
-"""MarketRow rows: a market in canonical order, without rows that cannot win and without dominated rows."""
+"""The bids of a market in canonical form: without rows that cannot win and without dominated rows."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, believable
 from am.status import job_status
+from am.tuners.port import TunerPlan
 from themis.apps import JobSpec
 from themis.bids import AppReport, GangDemand
 from themis.cluster import Level
@@ -99,8 +100,9 @@ def assert_tellable(profile):
     """Build the job's messages to the ResourceManager: integers on the wire have 64 bits."""
     spec = JobSpec(job_id="j", iterations_total=60)
     job = JobRun(spec=spec, folder=Path(), profile=profile, follower=LogFollower(Path("log")))
-    app = SimpleNamespace(search=SimpleNamespace(plan=lambda: None, target_of=lambda job, plan: job.profile.iteration))
-    assert job_status(app, job).iteration == profile.iteration
+    app = SimpleNamespace(search=SimpleNamespace(target_of=lambda job, plan: job.profile.iteration))
+    plan = TunerPlan(phase=0, phases=(), targets={}, stopped=frozenset(), finished=False, best=None)
+    assert job_status(app, job, plan).iteration == profile.iteration
     demand = GangDemand(
         job_id="j", min_gpus=1, max_gpus=1, unit_gpus=1, slowdown=profile.slowdown(), work_left_gpu_s=1.0,
         forecast=profile.forecast(1.0),

@@ -104,7 +104,7 @@ def tables_of(app: AppView, offer: Offer, capacity: GangCapacity) -> list[Table]
     """The tables of a bid (docs/design/valuation.md says why these suffice); none for an app without jobs.
 
     First the table in which all gangs stay in place, then rows that keep some of them, then tables that cost a restart
-    and pin only what grows.
+    and pin only what grows. An app that holds nothing has the first table alone: all its gangs are new.
 
     Args:
         app: The app.

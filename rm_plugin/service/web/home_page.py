@@ -59,8 +59,8 @@ _APPS_NOTE = (
     "the end is an estimate; pages of ended apps have the other definitions."
 )
 _ROUNDS_NOTE = (
-    f"Offered to the apps of the worst rho, here by {RhoDefinition.THEMIS}, as their app masters report it; what a "
-    "winner kept is its share after the hidden payment. "
+    f"An auction offers GPUs to the apps of the worst rho, by {RhoDefinition.THEMIS}, as their app masters report it; "
+    "what a winner kept is its share after the hidden payment. "
     "Left: {}s that some app could still use."
 )
 

@@ -42,7 +42,7 @@ def repair(rows: Rows, placer: RowPlacer, choice: Ints) -> tuple[Ints, Packed]:
 def swaps(rows: Rows, choice: Ints, kind: int) -> list[tuple[int, int, int]]:
     """Swaps that ask for fewer gangs of a kind and no more GPUs, as (loss in whole units, bidder, row or -1 for none).
 
-    The least loss comes first.
+    The least loss comes first; ties: the smaller bidder, then no row.
     """
     found = []
     chosen = choice[choice >= 0]

@@ -279,7 +279,8 @@ def test_flood_of_messages_ends_the_session_with_its_reason(tmp_path, caplog):
         assert not other.task.done()
         return liar
 
-    liar = play(tmp_path, scenario)
+    # Leases of a minute: an app master that only sends does not give one back in time.
+    liar = play(tmp_path, scenario, lease={"duration_s": 60, "checkpoint_lead_s": 0.1, "grace_s": 0.5})
     # gRPC may report that a message could not be sent any more, and not why the session ended.
     (logged,) = [record.getMessage() for record in caplog.records if "too many messages" in record.getMessage()]
     assert logged.startswith(f"a session of {liar.registration.app_id} ends")

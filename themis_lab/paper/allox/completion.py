@@ -70,8 +70,8 @@ class Completion(Value, frozen=True, kw_only=True):
                 ),
             ),
             causes=(
-                "The paper's trace is not public. Ours is drawn with the same size, load and mean times;"
-                " the order of the policies must agree, the gains need not.",
+                "The paper's trace is not public. Ours is drawn with the same load and mean times, at `--scale quick`"
+                " with a tenth of the jobs; the order of the policies must agree, the gains need not.",
             ),
         )
 

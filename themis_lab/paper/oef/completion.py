@@ -84,7 +84,7 @@ def measures(loads: Sequence[TenantLoad], record: Record) -> dict[str, float]:
         for job in load.jobs
         if job.arrival_s < end_s
     ]
-    rho = [tenant_rho(load, record) for load in loads if load.tenant_id in record.ended_s]
+    rho = [tenant_rho(load, record) for load in loads if min(job.arrival_s for job in load.jobs) < end_s]
     return {
         "mean completion, h": math.fsum(times_s) / len(times_s) / HOUR_S,
         "95 % completion, h": percentile(times_s, 0.95) / HOUR_S,
@@ -104,10 +104,12 @@ def tenant_rho(load: TenantLoad, record: Record) -> float:
 
     The ideal is a fluid one, in the tenant's own slowest-type units: its work on an equal part of the cluster, among as
     many tenants as were active on average while it was. It cannot be shorter than the time in which its jobs arrived
-    and the last of them ran alone on the fastest type.
+    and the last of them ran alone on the fastest type. A tenant with a job that had not ended when the run was cut off
+    counts as if it ended then: this is a lower bound.
     """
     first_s = min(job.arrival_s for job in load.jobs)
-    ended_s = record.ended_s[load.tenant_id]
+    has_ended = all(job.job_id in record.completion_s for job in load.jobs)
+    ended_s = record.ended_s[load.tenant_id] if has_ended else len(record.rounds) * ROUND_S
     rounds = record.rounds[int(first_s / ROUND_S) : math.ceil(ended_s / ROUND_S)]
     contention = sum(len(tenants) for tenants in rounds) / max(len(rounds), 1)
     whole_cluster = sum(devices * speedup for devices, speedup in zip(CAPACITY, load.speedup, strict=True))

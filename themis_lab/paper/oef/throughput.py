@@ -120,7 +120,7 @@ class Throughput(Value, frozen=True, kw_only=True):
         return (
             PaperClaim(
                 paper=f"{self.mode} OEF: estimated {self.paper_estimated}, actual {self.paper_actual} "
-                f"({self.name.removeprefix('oef_')})",
+                f"(fig. {self.name.removeprefix('oef_fig')})",
                 here=f"{estimated.median:.2f} and {actual.median:.2f} times Gandiva_fair",
             ),
         )

@@ -14,11 +14,13 @@ def decide(snapshot: Snapshot, gpu_types: Collection[str] = (PREFERRED_TYPE,)) -
 
     Args:
         snapshot: The cluster and the waiting jobs.
-        gpu_types: The types that are GPUs. Of several a job takes its fastest, and so does a job without GPU times.
+        gpu_types: The types that are GPUs. Of several a job takes its fastest that has machines, and so does a job
+            without GPU times.
     """
 
     def type_of(job: Job) -> str:
-        gpus = [name for name in sorted(gpu_types) if name in job.configurations]
+        own = [name for name in sorted(gpu_types) if name in job.configurations]
+        gpus = [name for name in own if snapshot.capacity.units.get(name)] or own
         return min(gpus, key=job.time_s) if gpus else best_type(job, snapshot.capacity)
 
     return decide_by_shares(snapshot, lambda job: (job.arrival_s, 0.0, job.job_id), type_of)

@@ -29,6 +29,13 @@ def test_damaged_token_is_refused(token: str) -> None:
         Identities(admins=(), anonymous=False, clock=VirtualClock()).of_token(token)
 
 
+def test_call_without_a_token_is_of_the_service_user_only_if_that_is_allowed() -> None:
+    allowed = Identities(admins=(), anonymous=True, clock=VirtualClock(), user="service")
+    assert allowed.of_token("").user == "service"
+    with pytest.raises(NoIdentityError, match="needs a token"):
+        Identities(admins=(), anonymous=False, clock=VirtualClock()).of_token("")
+
+
 class Users:
     """Users with tokens, over a store in memory."""
 

@@ -2,7 +2,7 @@
 
 from rm_plugin.solvers.bidders import MarketRow
 from rm_plugin.solvers.kinds import Kind
-from rm_plugin.solvers.realise import realise
+from rm_plugin.solvers.realise import Layout, realise
 from themis.bids import FreeMachine
 from themis.cluster import Allocation, Level
 
@@ -39,3 +39,27 @@ def test_of_gangs_of_one_kind_the_smaller_app_id_is_placed_first():
     kind = Kind(Level.MACHINE, 2, 2)
     for apps in ("ab", "ba"):
         assert placed(machines, dict.fromkeys(apps, kind)) == {"a": [{"m0": 2}], "b": [{"m1": 2}]}
+
+
+def within(layout, machines, kind):
+    """GPUs by machine of one gang that is placed within a layout."""
+    chosen = {"a": MarketRow(row=0, log_value=1.0, kinds=((kind, 1),), pinned=Allocation(), pinned_parts=())}
+    gangs = realise(machines, chosen, layout, has_types=True)
+    assert gangs is not None
+    return [gang.gpus.by_machine() for gang in gangs["a"]]
+
+
+def test_of_equally_free_racks_within_a_layout_the_smaller_name_gets_the_gang():
+    kind = Kind(Level.RACK, 2, 2)
+    machines = [
+        FreeMachine(machine_id=f"m{place}", rack_id=f"r{place}", free_slots=(2,), device="k") for place in (1, 0)
+    ]
+    layout = Layout(racks={(kind, "r0/k"): 1, (kind, "r1/k"): 1}, units={(2, "m0"): 1, (2, "m1"): 1})
+    assert within(layout, machines, kind) == [{"m0": 2}]
+
+
+def test_of_equally_free_types_within_a_layout_the_smaller_name_gets_the_gang():
+    kind = Kind(Level.CLUSTER, 2, 2)
+    machines = (machine("m0", "v"), machine("m1", "k"))
+    layout = Layout(types={(kind, "v"): 1, (kind, "k"): 1}, units={(2, "m0"): 1, (2, "m1"): 1})
+    assert within(layout, machines, kind) == [{"m1": 2}]
