@@ -1,6 +1,7 @@
 """What a user gains by splitting an app into several, under every policy.
 
-A user is to policies as one app (docs/decisions/0076-a-user-is-to-policies-as-one-app.md), so a split should gain nothing but luck.
+A user is to policies as one app (docs/decisions/0076-a-user-is-to-policies-as-one-app.md), so a split should gain
+nothing but luck.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 from exp_records import app, done, record
@@ -77,4 +78,4 @@ def test_command_writes_figure_and_table_of_a_tiny_workload(tmp_path, monkeypatc
         rows = list(csv.DictReader(stream))
     assert {row["policy"] for row in rows} == {"fair_finish", "allox"}
     assert (tmp_path / "splitting.png").read_bytes().startswith(b"\x89PNG")
-    assert "| allox |" in (tmp_path / "splitting.md").read_text(encoding="utf-8")
+    assert "| allox |" in Path(made["files"]["md"]).read_text(encoding="utf-8")
