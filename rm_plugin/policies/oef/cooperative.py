@@ -7,6 +7,7 @@
 
 The equal split is feasible, so an optimum exists and every tenant gets at least its part of an equal split (theorem
 5.1: sharing incentive). The variables here are y_l = x_l / pi_l, which keeps weights out of the envy constraints.
+Demand counts nothing here, as in the paper; `bounded_demand.py` adds it.
 
 Row generation. Few of the n (n - 1) envy constraints bind. The programme starts with those between neighbours in the
 order of speedup vectors, and adds the ones that its optimum violates most until none is violated. The result is an
@@ -15,8 +16,6 @@ above.
 
 Example: one K80 and one V100; tenants (1, 2) and (1, 5). The total is 5.25: the first gets the K80 and 1/4 of the V100,
 which is worth 1.5 to it, exactly as much as the other's 3/4 of the V100.
-
-Demand counts nothing here, as in the paper; `bounded_demand.py` adds it.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ def without_envy(
         grows: How much the constant of `worth` rises per further device of each type, if it does.
     """
     variables = share_variables(speedups)
-    objective = (speedups.matrix * speedups.weights[:, None])[variables >= 0]
-    model = make_model(objective)
+    model = make_model((speedups.matrix * speedups.weights[:, None])[variables >= 0])
     model.add_constraints([*capacity_constraints(speedups, variables, speedups.weights), *limits])
     first_row = len(speedups.capacity) + len(limits)
     stated: list[Pair] = []
@@ -93,9 +91,9 @@ def without_envy(
         solves += 1
         if optimum.status is not LinearStatus.OPTIMAL:
             break
+        per_weight = share_matrix(optimum.values, variables)
         known = set(stated)
-        envy_now = envy(share_matrix(optimum.values, variables))
-        pairs = [pair for pair in _most_violated(speedups, envy_now) if pair not in known]
+        pairs = [pair for pair in _most_violated(speedups, envy(per_weight)) if pair not in known]
         if not pairs:
             break
     return fair_share(
