@@ -34,8 +34,8 @@ def add_to(commands: Subcommands) -> None:
         "names",
         nargs="+",
         metavar="NAME",
-        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: fairness, allox, oef, mixed, "
-        "estimates",
+        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: fairness, splitting, "
+        "allox, oef, mixed, estimates",
     )
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3 at quick scale, else 5)")

@@ -44,6 +44,9 @@ from themis.values import Value
 _NEAR = 1.0 / 1.1
 """Iteration times whose ratio is at least this count as equal in the journal."""
 
+_LEAST_GPU_S = 10.0
+"""GPU seconds of a job of unknown pace below which the journal need not know of it."""
+
 
 class DeviceSpeed(Value, frozen=True, kw_only=True):
     """The speed of a job on a device type, for display: measured, or assumed."""
@@ -59,13 +62,17 @@ class Measurements(Value, frozen=True, kw_only=True):
     Attributes:
         paces: The reliable iteration times, in the order in which the job first ran at their placements.
         samples: The points of AlloX' samples.
+        ran_gpu_s: The GPU time of a job of unknown pace: a silent one counts as long, and stays silent.
     """
 
     paces: tuple[tuple[Placement, IterationTime], ...] = ()
     samples: tuple[SamplePoints, ...] = ()
+    ran_gpu_s: float = 0.0
 
     def is_news(self, known: Measurements) -> bool:
-        """Whether this has a pace or a sample that `known` lacks, or a pace that differs by more than a tenth."""
+        """Whether this has a pace or a sample that `known` lacks, or a number that differs by more than a tenth."""
+        if _NEAR * self.ran_gpu_s > known.ran_gpu_s + _LEAST_GPU_S:
+            return True
         if {sample.device for sample in self.samples} != {sample.device for sample in known.samples}:
             return True
         former = dict(known.paces)
@@ -261,6 +268,7 @@ class JobProfile:
         return Measurements(
             paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
+            ran_gpu_s=0.0 if self.pace_known else self._ran_gpu_s,
         )
 
     def remember(self, measurements: Measurements) -> None:
@@ -268,6 +276,7 @@ class JobProfile:
         for at, pace in measurements.paces:
             self._intervals[at] = Intervals(pace)
         self._first_iterations.remember(measurements.samples)
+        self._ran_gpu_s = measurements.ran_gpu_s
 
     def used_memory(self, peak_mb: float) -> None:
         """Note the most memory that the task of the present run was seen to use; 0 if that is unknown."""
@@ -353,7 +362,10 @@ class JobProfile:
 
     @property
     def ran_gpu_s(self) -> float:
-        """GPU seconds that the job has run, as far as `look` was called meanwhile."""
+        """GPU seconds that the job has run, as far as `look` was called meanwhile.
+
+        Those of earlier attempts count until its pace is known.
+        """
         return self._ran_gpu_s
 
     @property

@@ -37,7 +37,9 @@ MODULES: Mapping[str, str] = MappingProxyType(
 """The module of each experiment, in the order of docs/explanation/reproduction.md."""
 
 
-APART: Mapping[str, str] = MappingProxyType({"fairness": "themis_lab.paper.fluid_fairness"})
+APART: Mapping[str, str] = MappingProxyType(
+    {"fairness": "themis_lab.paper.fluid_fairness", "splitting": "themis_lab.paper.splitting"}
+)
 """Experiments that `all` leaves out, because they repeat nothing of the paper."""
 
 PAPERS: Mapping[str, str] = MappingProxyType(

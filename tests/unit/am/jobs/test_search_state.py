@@ -448,6 +448,19 @@ def test_a_pace_is_journaled_when_it_is_new_or_changed_by_a_tenth(bench):
     assert len(lines) == total
 
 
+def test_a_silent_job_is_silent_in_the_next_attempt_too(bench):
+    one = bench(replace(spec(), estimate=Estimate()))
+    profile = one.search.jobs["j0"].profile
+    profile.started(2, Level.SLOT)
+    for now_s in range(0, 100, 5):
+        profile.look(float(now_s))
+        one.search.keep_measurements(one.search.jobs["j0"])
+    assert one.search.progress()["j0"].silent
+    one.reopen()
+    assert one.search.jobs["j0"].profile.ran_gpu_s > 0.8 * profile.ran_gpu_s
+    assert one.search.progress()["j0"].silent
+
+
 def test_pace_that_the_log_showed_before_the_app_master_died_is_known_to_the_next(attempt):
     async def run(one):
         await one.start("j0")
