@@ -31,30 +31,34 @@ class LinearBounds(Value, frozen=True, kw_only=True):
     """What tenants can use of each other's shares per weight, bounded by linear functions; rows are tenants.
 
     Attributes:
+        matrix: The speedup vectors of all tenants.
         levels: v by (tenant, other).
         constants: v d by (tenant, other); on the diagonal what the tenant can use of its part of the equal split.
         split_slopes: How much this part grows per further device, by (tenant, type).
     """
 
+    matrix: Matrix
     levels: Matrix
     constants: Matrix
     split_slopes: Matrix
 
-    def of(self, pair: tuple[int, int], speedup: Vector) -> tuple[Vector, float]:
-        """The slopes and the constant of one bound, for a tenant of this speedup vector.
+    def of(self, pair: tuple[int, int]) -> tuple[Vector, float]:
+        """The slopes and the constant of one bound.
 
         A tenant's own part of the equal split depends on no share: its slopes are 0.
         """
         tenant, other = pair
+        speedup = self.matrix[tenant]
         slopes = np.zeros(len(speedup)) if tenant == other else np.maximum(speedup - self.levels[pair], 0.0)
         return slopes, float(self.constants[pair])
 
-    def of_all(self, matrix: Matrix, per_weight: Matrix) -> Matrix:
-        """All bounds at these shares, for the speedup vectors of all tenants."""
-        slopes = np.maximum(matrix[:, None, :] - self.levels[:, :, None], 0.0)
+    def envy(self, per_weight: Matrix) -> Matrix:
+        """All bounds at these shares, minus the efficiency of the tenant's own."""
+        slopes = np.maximum(self.matrix[:, None, :] - self.levels[:, :, None], 0.0)
         linear = (slopes * per_weight[None, :, :]).sum(axis=2)
         np.fill_diagonal(linear, 0.0)
-        return np.asarray(linear + self.constants)
+        own = (self.matrix * per_weight).sum(axis=1)
+        return np.asarray(linear + self.constants - own[:, None])
 
 
 def linear_bounds(speedups: Speedups, per_weight: Matrix) -> LinearBounds:
@@ -70,7 +74,7 @@ def linear_bounds(speedups: Speedups, per_weight: Matrix) -> LinearBounds:
     np.fill_diagonal(constants, [float((usable(speedup, split, most) @ speedup)[0]) for speedup, most in rows])
     of_split = np.array([levels(speedup, split, most)[0] for speedup, most in rows])
     slopes = np.maximum(speedups.matrix - of_split[:, None], 0.0) / speedups.weights.sum()
-    return LinearBounds(levels=chosen, constants=constants, split_slopes=slopes)
+    return LinearBounds(matrix=speedups.matrix, levels=chosen, constants=constants, split_slopes=slopes)
 
 
 def usable(speedup: Vector, bundles: Matrix, demand: float) -> Matrix:

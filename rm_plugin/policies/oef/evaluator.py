@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from rm_plugin.policies.oef.cooperative import cooperative
+from rm_plugin.policies.oef.bounded_demand import cooperative_with_demand
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus
 from rm_plugin.policies.oef.noncooperative import noncooperative
 from rm_plugin.policies.oef.speedup import Instance, Speedups, normalise
@@ -26,7 +26,7 @@ class Mode(StrEnum):
 
 def rule_of(mode: Mode, make_model: MakeModel) -> Rule:
     """The rule of a mode."""
-    programme = cooperative if mode is Mode.COOPERATIVE else noncooperative
+    programme = cooperative_with_demand if mode is Mode.COOPERATIVE else noncooperative
     return lambda speedups: programme(speedups, make_model)
 
 
