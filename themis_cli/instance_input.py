@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from themis.config.examples import ExampleKind, file_or_example
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 
 _STDIN = "-"
 
@@ -20,6 +20,8 @@ def read_content(name: str, kind: ExampleKind) -> tuple[bytes, str]:
         return sys.stdin.buffer.read(), "standard input"
     try:
         return file_or_example(name, kind).read_bytes(), name
+    except UnknownNameError:
+        raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None
