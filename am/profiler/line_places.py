@@ -110,7 +110,7 @@ def line_place(text: str, loss_at: int) -> LinePlace:
 
 
 def head_place(line: str) -> LinePlace | None:
-    """Return the place that a line tells for the lines after it: `Epoch 3/10`, `Step 40`. None for any other line."""
+    """Return the place that a head gives to the lines below it: `Epoch 3/10`, `Step 40`. None for any other line."""
     if not any(word in line for word in ("poch", "POCH", "tep", "ter", "atch")):
         return None
     text = line.lower()

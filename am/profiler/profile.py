@@ -264,7 +264,7 @@ class JobProfile:
         return self._first_iterations.samples(iterations, serial_iteration_s) if self._assumed_speeds.by_type else ()
 
     def measurements(self, iterations: int) -> Measurements:
-        """Return what was measured of the pace of the job, which has so many iterations in total."""
+        """Return what was measured of the pace of the job. `iterations` are those of the whole job."""
         return Measurements(
             paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),

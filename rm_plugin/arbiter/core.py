@@ -246,8 +246,11 @@ class Arbiter:
         account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
         if account is not None:
-            arrivals = self._arrivals[self._rounds.queues.tenant(account.owner)]
+            tenant = self._rounds.queues.tenant(account.owner)
+            arrivals = self._arrivals[tenant]
             del arrivals[bisect_left(arrivals, account.submitted_at_s)]
+            if not arrivals:
+                del self._arrivals[tenant]
             self.note_ended([EndedApp(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)])
         self._contention.leave(app_id, now_s)
         return changes

@@ -226,10 +226,9 @@ class HostedApps:
 
         An app with which the host is lost for a second time is the one.
         """
-        again = self._suspects.intersection(some)
-        self._suspects.update(some)
-        for app_id in again:
-            self._suspects.discard(app_id)
+        again = self._suspects & some.keys()
+        self._suspects = (self._suspects | some.keys()) - again
+        for app_id in sorted(again):
             self._on_failed(some[app_id], "the agent host was lost while it evaluated the app")
 
     def _take(self, first: pb.FirstReport) -> None:
