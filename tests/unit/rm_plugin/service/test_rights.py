@@ -1,4 +1,4 @@
-"""Every method of gRPC and every address of the pages, as another user and as nobody: also those that come later.
+"""Every method of gRPC and every address of the pages, as another user and without a valid token; new ones too.
 
 A new method needs a row in a table here. A new address is tried by itself, and must show nothing private.
 """
