@@ -122,6 +122,25 @@ def test_app_that_overran_its_declaration_is_served_last(make_snapshot, gpus_of)
     assert totals(gpus_of(POLICY.decide(beyond))) == {"large": 6}
 
 
+def test_starts_of_many_short_jobs_are_no_overrun(make_snapshot, gpus_of):
+    """60 jobs of 60 s, each with a start of 35 s, need 5,700 GPU seconds; 1.25 times the work are only 4,500.
+
+    The large app is pressed by then, and has a gang.
+    """
+    names = ("large", "small")
+    work_s = {"large": 50_000.0, "small": 60.0}
+    counts = {"large": 12, "small": 60}
+    shot = make_snapshot(
+        {name: jobs(name, counts[name], work=work_s[name]) for name in names},
+        phases={name: [phase(counts[name], work_s[name])] for name in names},
+    )
+    memory = POLICY.decide(shot).memory
+    starting = later(shot, memory, 900.0, {"small": 5_700.0})
+    assert totals(gpus_of(POLICY.decide(starting))) == {"large": 1, "small": 5}
+    beyond = later(shot, memory, 900.0, {"small": 1.25 * 3_600.0 + 60 * 60.0 + 1.0})
+    assert totals(gpus_of(POLICY.decide(beyond))) == {"large": 6}
+
+
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):
     """As of two programs whose pace was unknown: what they declared says nothing."""
     shot = make_snapshot(
