@@ -2,6 +2,7 @@
 
 An app declares its phases in its first report, once. `advance` lets it arrive on the fluid cluster then, and from then
 on meters what it does. So reports of more or less work later change neither its due date nor the work that it has left.
+A first report that rests on a guess is provisional: when the app knows its pace, it declares what it has left, once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class MeteredApp(Value, frozen=True, kw_only=True):
         work_gpu_s: The work of all its phases, in reference GPU seconds at S = 1.
         whole_time_s: Seconds that it would take alone on the whole cluster.
         slack_gpu_s: How much more than that it may do in honesty.
+        provisional: Whether this rests on a guess of its pace.
         fair_end_s: When it ended on the fluid cluster. None as long as it has not.
         attained_gpu_s: GPU time that it had until the last round.
         done_gpu_s: Work that it did in that time, estimated from where its gangs were placed.
@@ -46,6 +48,7 @@ class MeteredApp(Value, frozen=True, kw_only=True):
     work_gpu_s: float
     whole_time_s: float
     slack_gpu_s: float = _SLACK_GPU_S
+    provisional: bool = False
     fair_end_s: float | None = None
     attained_gpu_s: float = 0.0
     done_gpu_s: float = 0.0
@@ -96,25 +99,25 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
     # What an app did under another policy is not metered: it arrives now, with what it has left.
     attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
-    new = [app for app in snapshot.apps if app.app_id not in apps]
+    new = [app for app in snapshot.apps if _declares(apps.get(app.app_id), snapshot.reports.get(app.app_id))]
     arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in new}
     # Thousands of apps may arrive at once, and most jobs have equal speeds.
     reference_gpus = cache(partial(_reference_gpus, snapshot.cluster))
     for app_id in sorted(arrived_s, key=lambda app_id: (arrived_s[app_id], app_id)):
-        report = snapshot.reports.get(app_id)
-        if report is not None and report.demands and report.phases_left:
-            phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
-            # An app may report late; fluid time does not run back.
-            at_s = max(arrived_s[app_id], fluid.now_s)
-            # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
-            fluid.forget(app_id, at_s)
-            fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
-            apps[app_id] = MeteredApp(
-                work_gpu_s=report.work_left_gpu_s,
-                whole_time_s=math.fsum(phase.time_s for phase in phases),
-                slack_gpu_s=max(_SLACK_GPU_S, _START_S * sum(each.jobs * each.gang_gpus for each in report.phases_left)),
-                attained_gpu_s=attained[app_id],
-            )
+        report = snapshot.reports[app_id]
+        phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
+        # An app may report late; fluid time does not run back.
+        at_s = max(arrived_s[app_id], fluid.now_s)
+        # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
+        fluid.forget(app_id, at_s)
+        fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
+        apps[app_id] = MeteredApp(
+            work_gpu_s=report.work_left_gpu_s,
+            whole_time_s=math.fsum(phase.time_s for phase in phases),
+            slack_gpu_s=max(_SLACK_GPU_S, _START_S * sum(each.jobs * each.gang_gpus for each in report.phases_left)),
+            provisional=report.provisional,
+            attained_gpu_s=attained[app_id],
+        )
     fluid.advance(snapshot.now_s)
     metered = {}
     for app in snapshot.apps:
@@ -123,6 +126,15 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
     return fluid, metered
+
+
+def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
+    """Whether a report is an app's declaration: the first one, or the first one that rests on no guess."""
+    if known is not None and not known.provisional:
+        return False
+    if report is None or not report.demands or not report.phases_left:
+        return False
+    return known is None or not report.provisional
 
 
 def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s: float = math.inf) -> dict[str, float]:

@@ -141,6 +141,33 @@ def test_starts_of_many_short_jobs_are_no_overrun(make_snapshot, gpus_of):
     assert totals(gpus_of(POLICY.decide(beyond))) == {"large": 6}
 
 
+def test_guess_is_replaced_once_by_what_the_app_has_left(make_snapshot, gpus_of):
+    """A small app guesses 1 s of work at first, as it knows no pace. After 600 s it has 9,400 s a job left."""
+    shot = two_apps(make_snapshot)
+    guess = replace(shot.reports["small"], phases_left=(phase(6, 1.0),), provisional=True)
+    memory = POLICY.decide(replace(shot, reports={**shot.reports, "small": guess})).memory
+    assert memory.apps["small"].provisional
+
+    still = later(shot, memory, 300.0, {"small": 1_800.0}, reports={**shot.reports, "small": guess})
+    assert POLICY.decide(still).memory.apps["small"].overran
+
+    knows = replace(shot.reports["small"], phases_left=(phase(6, 9_400.0),))
+    decision = POLICY.decide(later(shot, memory, 600.0, {"small": 3_600.0}, reports={**shot.reports, "small": knows}))
+    assert totals(gpus_of(decision)) == {"small": 6}
+    app = decision.memory.apps["small"]
+    assert (app.work_gpu_s, app.done_gpu_s, app.overran) == (56_400.0, 0.0, False)
+    # It arrived at 600 s with that, and shares the fluid cluster since.
+    (life,) = [life for life in decision.memory.fluid.apps if life.app_id == "small"]
+    assert life.arrived_s == 600.0
+
+    less = replace(knows, phases_left=(phase(6, 1.0),), provisional=True)
+    for report in (less, replace(less, provisional=False)):
+        shot_later = later(
+            shot, decision.memory, 1_200.0, {"small": 7_200.0}, reports={**shot.reports, "small": report}
+        )
+        assert POLICY.decide(shot_later).memory.apps["small"].work_gpu_s == 56_400.0
+
+
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):
     """As of two programs whose pace was unknown: what they declared says nothing."""
     shot = make_snapshot(
