@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from rm_plugin.arbiter.fair_finish_order import Contender, FairFinishOrder, fair_finish_order
+from rm_plugin.arbiter.fair_finish_order import Contender, Turn, fair_finish_order
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.arbiter.user_ranks import Users
 from themis.fluid_cluster import FluidPhase
@@ -387,10 +387,9 @@ class _Model:
     def _tiers(self, kept: Mapping[_App, int]) -> list[tuple[float, list[_App]]]:
         """Return groups of apps in their order. Each group is served gang by gang, for this number of turns."""
         if self._order is ServiceOrder.FAIR_FINISH:
-            order, by_id = self._fair_finish_order(kept), {app.now.app_id: app for app in self._apps}
+            by_id = {app.now.app_id: app for app in self._apps}
             return [
-                (1, [by_id[app_id] for app_id in order.pressed]),
-                *((math.inf, [by_id[app_id]]) for app_id in order.all),
+                (1 if turn.one_gang else math.inf, [by_id[turn.app_id]]) for turn in self._fair_finish_order(kept)
             ]
         now_s, apps = self._now_s, [app for app in self._apps if kept[app] < app.demand]
         if self._order is ServiceOrder.LEAST_SERVED_FIRST:
@@ -402,7 +401,7 @@ class _Model:
         ranks = self._users.ranks({app.now.app_id: app.work_left_gpu_s for app in self._apps})
         return [(math.inf, [app]) for app in sorted(apps, key=lambda app: ranks[app.now.app_id])]
 
-    def _fair_finish_order(self, kept: Mapping[_App, int]) -> FairFinishOrder:
+    def _fair_finish_order(self, kept: Mapping[_App, int]) -> list[Turn]:
         contenders = [
             Contender(
                 app_id=app.now.app_id,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
-from rm_plugin.arbiter.user_ranks import Users
+from rm_plugin.arbiter.user_ranks import UserKey, Users
 from themis.values import Value
 
 
@@ -47,38 +48,58 @@ class Contender(Value, frozen=True, kw_only=True):
         return self.time_left_s + (0.0 if self.held_gpus else self.restart_s)
 
 
-class FairFinishOrder(Value, frozen=True, kw_only=True):
-    """The pressed apps, most pressed first: each gets one gang. Then all apps, for everything that they can use."""
+class Turn(Value, frozen=True, kw_only=True):
+    """A place in the order: what an app may take there. One gang, for its longest job, or all that it can use."""
 
-    pressed: tuple[str, ...]
-    all: tuple[str, ...]
+    app_id: str
+    one_gang: bool
 
 
 def fair_finish_order(
     apps: Sequence[Contender], users: Users, *, now_s: float, lease_s: float, preemption_margin: float
-) -> FairFinishOrder:
-    """The order of service of a round.
+) -> list[Turn]:
+    """The order of service of a round: users first, their apps second.
 
     An app is pressed if it keeps no GPUs and would be late after one more lease (`lateness_after_lease`). An app that
     keeps GPUs has a gang already: between ends of leases it would get one more in every round, and lose all but one
     when the leases end.
 
-    Then come the users with the least service left, and their apps. An app that holds all that it can use counts as
-    having less service left, by the preemption margin; one that holds half of that, by half the margin. Apps that
-    overran come last.
+    1. Each user that keeps no GPUs gets one gang for its most pressed app. So a user who splits an app has no more.
+    2. Then come the users with the least service left. Of a user, its other pressed apps get one gang each; then its
+       apps get all that they can use, the one with the least left first. An app that holds all that it can use counts
+       as having less service left, by the preemption margin; one that holds half of that, by half the margin.
+
+    Apps that overran come last.
     """
-    pressed = []
-    for app in apps:
-        lateness = lateness_after_lease(app, now_s=now_s, lease_s=lease_s) if app.may_be_pressed else None
-        if lateness is not None:
-            pressed.append((-lateness, app.app_id))
-    in_order: list[str] = []
+    pressed = _pressed(apps, now_s=now_s, lease_s=lease_s)
+    keep = {users.of[app.app_id] for app in apps if app.kept_gpus}
+    of_users: dict[UserKey, str] = {}
+    for app_id in pressed:
+        if users.of[app_id] not in keep:
+            of_users.setdefault(users.of[app_id], app_id)
+    first = list(of_users.values())
+    turns = [Turn(app_id=app_id, one_gang=True) for app_id in first]
     for overran in (False, True):
         # Apart, so that an app that overran does not push its user's other apps back.
         left_gpu_s = {app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps if app.overran is overran}
         ranks = users.ranks(left_gpu_s)
-        in_order += sorted(ranks, key=ranks.__getitem__)
-    return FairFinishOrder(pressed=tuple([app_id for _, app_id in sorted(pressed)]), all=tuple(in_order))
+        for _, group in groupby(sorted(ranks, key=ranks.__getitem__), key=lambda app_id: ranks[app_id][0]):
+            of_user = list(group)
+            others = sorted((pressed.keys() & of_user) - set(first), key=pressed.__getitem__)
+            turns += [Turn(app_id=app_id, one_gang=True) for app_id in others]
+            turns += [Turn(app_id=app_id, one_gang=False) for app_id in of_user]
+    return turns
+
+
+def _pressed(apps: Iterable[Contender], *, now_s: float, lease_s: float) -> dict[str, int]:
+    """The places of the pressed apps, most pressed first."""
+    lateness = {
+        app.app_id: late
+        for app in apps
+        if app.may_be_pressed and (late := lateness_after_lease(app, now_s=now_s, lease_s=lease_s)) is not None
+    }
+    in_order = sorted(lateness, key=lambda app_id: (-lateness[app_id], app_id))
+    return {app_id: place for place, app_id in enumerate(in_order)}
 
 
 def _counted_left_gpu_s(app: Contender, preemption_margin: float) -> float:

@@ -4,13 +4,16 @@ Shortest remaining service first gives the best mean completion, and lets large 
 its end on the fluid fair cluster (`themis.fluid_cluster`), where all apps share the GPUs fairly at every moment. No
 schedule can move it. In each round:
 
-    1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps
-       that keep no GPUs get one gang each, for their longest job. First comes the app that would be latest, relative
-       to its time until the due date, if it waited one more lease: a lease matters more to a short app.
-    2. All apps get all that they can use: those of the user with the least service left first, of one user the app
-       with the least. So to split an app into several does not make it shorter. An app that holds GPUs counts as
+    1. An app is pressed if it keeps no GPUs and its laxity, due - now - time left, is less than a lease and a restart.
+       Each user that keeps no GPUs gets one gang, for the longest job of its most pressed app. First comes the app that
+       would be latest, relative to its time until the due date, if it waited one more lease: a lease matters more to a
+       short app.
+    2. All users get all that they can use: the one with the least service left first. Of its apps the pressed ones get
+       one gang each first; then the app with the least service left comes first. An app that holds GPUs counts as
        having less service left, so that few jobs restart: by the preemption margin m if it holds all that it can use,
        by m / 2 if it holds half of that.
+
+So to split an app into several makes it neither shorter nor more pressed. An app without a user has one of its own.
 
 Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
 
@@ -38,7 +41,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.fair_finish_order import Contender, fair_finish_order, latest_pressing_due_s
+from rm_plugin.arbiter.fair_finish_order import Contender, Turn, fair_finish_order, latest_pressing_due_s
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import app_demands_of
@@ -65,7 +68,7 @@ class FairFinishPolicy:
         fluid, metered = advance(snapshot)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
-        order = fair_finish_order(
+        turns = fair_finish_order(
             _contenders(snapshot, fluid, metered, allocator.app_demands),
             users_of(snapshot),
             now_s=snapshot.now_s,
@@ -73,19 +76,16 @@ class FairFinishPolicy:
             preemption_margin=snapshot.settings.preemption_margin,
         )
         # An app that never reported its phases cannot be metered, and comes last.
-        in_order = [
-            *(app_id for app_id in order.all if app_id in allocator.app_demands),
-            *sorted(app_id for app_id in allocator.app_demands if app_id not in metered),
-        ]
-        _renew_certain_winners(snapshot.cluster, allocator, in_order, order.pressed)
-        for app_id in order.pressed:
-            job = _longest_job(allocator, app_id)
-            if (proposal := allocator.propose(app_id, job)) is not None:
-                allocator.take(app_id, job, proposal.gang)
-        for app_id in in_order:
-            for job in range(len(allocator.jobs(app_id))):
-                while (proposal := allocator.propose(app_id, job)) is not None:
-                    allocator.take(app_id, job, proposal.gang)
+        turns += [Turn(app_id=app_id, one_gang=False) for app_id in sorted(allocator.app_demands.keys() - metered)]
+        turns = [turn for turn in turns if turn.app_id in allocator.app_demands]
+        _renew_certain_winners(snapshot.cluster, allocator, turns)
+        for turn in turns:
+            if turn.one_gang:
+                _take_gang(allocator, turn.app_id, _longest_job(allocator, turn.app_id))
+                continue
+            for job in range(len(allocator.jobs(turn.app_id))):
+                while _take_gang(allocator, turn.app_id, job):
+                    pass
 
         decision = allocator.decision()
         paces = _paces(snapshot, metered, allocator)
@@ -135,18 +135,25 @@ def _longest_job(allocator: GangAllocator, app_id: str) -> int:
     return max(range(len(demands)), key=lambda job: (demands[job].work_left_gpu_s, -job))
 
 
-def _renew_certain_winners(
-    cluster: Cluster, allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]
-) -> None:
-    """Renew in place the first apps whose whole demand fits in addition to that of the pressed apps.
+def _take_gang(allocator: GangAllocator, app_id: str, job: int) -> bool:
+    """Give a job the best gang that it can use. Returns whether there is one."""
+    proposal = allocator.propose(app_id, job)
+    if proposal is not None:
+        allocator.take(app_id, job, proposal.gang)
+    return proposal is not None
+
+
+def _renew_certain_winners(cluster: Cluster, allocator: GangAllocator, turns: Sequence[Turn]) -> None:
+    """Renew in place the first apps whose whole demand fits in addition to one gang of each pressed app.
 
     Does nothing on a cluster of several device types.
     """
     if len(cluster.gpus_by_device) > 1:
         return
+    pressed = [turn.app_id for turn in turns if turn.one_gang]
     gang_gpus = {app_id: allocator.jobs(app_id)[_longest_job(allocator, app_id)].max_gpus for app_id in pressed}
     spare_gpus = allocator.free_gpus - sum(gang_gpus.values())
-    for app_id in in_order:
+    for app_id in (turn.app_id for turn in turns if not turn.one_gang):
         spare_gpus -= sum(demand.max_gpus for demand in allocator.jobs(app_id)) - gang_gpus.get(app_id, 0)
         if spare_gpus < 0:
             return

@@ -111,12 +111,9 @@ def test_a_user_of_four_apps_gets_no_more_than_a_user_of_one(policy):
 
 
 @pytest.mark.parametrize("work", [50.0, 90.0, 110.0, 200.0])
-@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"themis", "worst_rho_first", "fair_finish"}))
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"themis", "worst_rho_first"}))
 def test_a_split_gains_no_gpu_in_a_round(policy, work):
-    """`themis` and `worst_rho_first` go by rho, which parts report for themselves.
-
-    Under `fair_finish` each app that would miss its fair end gets one gang first. So parts of a short app get more.
-    """
+    """`themis` and `worst_rho_first` go by rho, which parts report for themselves."""
 
     def gpus(parts):
         """What anna has who wants 4 gangs of 2 in so many apps, as bob does whose jobs have `work`."""
