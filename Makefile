@@ -8,7 +8,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos test-mutants test-nightly lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos test-mutants test-nightly lint audit-deps wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -97,6 +97,13 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Known holes of dependencies, by the JSON API of PyPI; needs a network. In an environment of its own, so that nothing
+# of the tool is installed beside what it audits. Strict: a version that the index does not know fails.
+audit-deps:
+	$(PYTHON) -m venv out/audit-deps
+	out/audit-deps/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	out/audit-deps/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 # The generated wire code is committed; a test compares it with its source.
 wire: setup

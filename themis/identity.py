@@ -27,6 +27,10 @@ class NotAllowedError(InputError):
     """The caller is known, but may not do this."""
 
 
+class TooManyCallsError(InputError):
+    """The caller calls more often than a user may."""
+
+
 class Identity(Value, frozen=True, kw_only=True):
     """A caller whom the ResourceManager knows.
 

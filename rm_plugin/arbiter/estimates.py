@@ -388,9 +388,7 @@ class _Model:
         """Return groups of apps in their order. Each group is served gang by gang, for this number of turns."""
         if self._order is ServiceOrder.FAIR_FINISH:
             by_id = {app.now.app_id: app for app in self._apps}
-            return [
-                (1 if turn.one_gang else math.inf, [by_id[turn.app_id]]) for turn in self._fair_finish_order(kept)
-            ]
+            return [(1 if turn.one_gang else math.inf, [by_id[turn.app_id]]) for turn in self._fair_finish_order(kept)]
         now_s, apps = self._now_s, [app for app in self._apps if kept[app] < app.demand]
         if self._order is ServiceOrder.LEAST_SERVED_FIRST:
             return [(math.inf, sorted(apps, key=lambda app: (app.served_gpu_s, app.now.app_id)))]

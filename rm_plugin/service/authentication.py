@@ -17,7 +17,7 @@ import grpc
 from rm_plugin.service.identities import Identities, user_name
 from rm_plugin.service.refusals import METHOD, refuse
 from themis.errors import InputError
-from themis.identity import HEADER, Identity, NoIdentityError, local_socket, token_of
+from themis.identity import HEADER, Identity, NoIdentityError, TooManyCallsError, local_socket, token_of
 
 LOG = logging.getLogger("themis.rm.identity")
 
@@ -45,7 +45,7 @@ def check_caller() -> None:
 
 
 class Authentication(grpc.aio.ServerInterceptor):
-    """Finds the caller of every call; one without an identity is refused before its service sees it."""
+    """Finds the caller of every call; one without an identity, or too many, is refused before its service."""
 
     def __init__(self, identities: Identities) -> None:
         self._identities = identities
@@ -59,11 +59,13 @@ class Authentication(grpc.aio.ServerInterceptor):
             try:
                 # gRPC runs this and the service's method in one task, which has a context of its own.
                 token = token_of(header)
-                set_caller(self._identities.of_token(token))
+                identity = self._identities.of_token(token)
+                self._identities.count_call(identity)
+                set_caller(identity)
                 METHOD.set(handler_call_details.method)
                 _CHECK.set(partial(self._identities.check_not_revoked, token))
-            except NoIdentityError as error:
-                refused = error
+            except (NoIdentityError, TooManyCallsError) as error:
+                refused: Exception = error
 
                 async def refusal(_request: object, context: Any) -> None:
                     await refuse(context, refused)

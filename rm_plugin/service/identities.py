@@ -13,11 +13,12 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from rm_plugin.service.budget import Budget
 from rm_plugin.service.changes import Change, Changes
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.errors import InputError, UnknownNameError
-from themis.identity import LOCAL, Identity, NoIdentityError
+from themis.identity import LOCAL, Identity, NoIdentityError, TooManyCallsError
 from themis.values import Value
 
 USER_TOKENS = "user_tokens"
@@ -25,6 +26,9 @@ USER_TOKENS = "user_tokens"
 
 LOCAL_TOKEN_S = 600.0
 """How long a token of the local socket is valid."""
+
+MAX_CALLS, CALLS_PER_S = 1_000.0, 50.0
+"""Calls and requests of pages of a user: at most at once, and each second after that."""
 
 ACTION_STEP_S = 300
 """Seconds after which pages carry a new text for actions. One is valid for one to two of these steps."""
@@ -65,6 +69,7 @@ class Identities:
         self.tokens: Mapping[str, UserToken] = {}
         self._admins = frozenset(admins) | {self.user}
         self._clock = clock
+        self._calls: dict[str, Budget] = {}
         # Local tokens end with the process. A client whose token is refused asks for another one.
         self._key = secrets.token_bytes(32)
 
@@ -106,6 +111,20 @@ class Identities:
         """
         if not token.startswith(LOCAL + "."):
             self.of_token(token)
+
+    def count_call(self, caller: Identity | None) -> None:
+        """Count a call of a user, or of a reader who is not known: these count together. Administrators are trusted.
+
+        Raises:
+            TooManyCallsError: The user calls too often. One who floods the service must not slow the others down.
+        """
+        if caller is not None and caller.is_admin:
+            return
+        user = caller.user if caller is not None else ""
+        budget = self._calls.setdefault(user, Budget(MAX_CALLS, CALLS_PER_S))
+        if not budget.take(1.0, self._clock.now_s()):
+            remedy = f"call at most {CALLS_PER_S:g} times a second"
+            raise TooManyCallsError("too many calls", value=user or "readers without a token", remedy=remedy)
 
     # ---- local users ----
 

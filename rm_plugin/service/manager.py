@@ -9,8 +9,6 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
-import msgspec
-
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher, HeldLock, NoLock
 from rm_plugin.policies.gang_check import check_gang
@@ -251,7 +249,7 @@ class ResourceManager:
         self.app_masters.arrive(entry)
 
     async def reload_queues(self, *, by: str) -> Queues:
-        """Read the file of queues again and apply it: nothing of it holds before all of it is checked and written.
+        """Read the file of queues again and apply it: nothing of it holds before all is checked and its event is written.
 
         Raises:
             InputError: The settings name no file, or it is not valid.
@@ -266,7 +264,6 @@ class ResourceManager:
         def put(change: Change) -> None:
             detail = {"user": by, "action": "queues_reloaded", "queues": list(queues.queues)}
             change.event("user_acted", detail=detail)
-            change.keep("queues", msgspec.json.encode(queues.queues).decode())
             change.then(lambda: self.arbiter.requeue(queues, now_s=self.clock.now_s()))
 
         await self.changes.make(put)

@@ -10,7 +10,7 @@ import grpc
 
 from rm_plugin.service.store import StoreError
 from themis.errors import InputError, UnknownNameError
-from themis.identity import NoIdentityError, NotAllowedError
+from themis.identity import NoIdentityError, NotAllowedError, TooManyCallsError
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,6 +35,8 @@ async def refuse(context: Context, error: Exception) -> None:
         code = grpc.StatusCode.NOT_FOUND
     elif isinstance(error, NoIdentityError):
         code = grpc.StatusCode.UNAUTHENTICATED
+    elif isinstance(error, TooManyCallsError):
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
     elif isinstance(error, NotAllowedError):
         code = grpc.StatusCode.PERMISSION_DENIED
         LOG.warning("refused: %s: %s", METHOD.get(), refusal_text(error))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
-from themis.identity import NoIdentityError, NotAllowedError
+from themis.identity import NoIdentityError, NotAllowedError, TooManyCallsError
 from themis.web.elements import element
 from themis.web.frame import HEADERS, page
 
@@ -27,6 +27,7 @@ class NotThereError(InputError):
 _STATUS = (
     (NoIdentityError, 401),
     (NotAllowedError, 403),
+    (TooManyCallsError, 429),
     (NotThereError, 404),
     (UnknownNameError, 404),
     (InputError, 400),

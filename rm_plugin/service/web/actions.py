@@ -48,16 +48,20 @@ def action_token(request: web.Request, reader: Identity | None, identities: Iden
 
 
 def actor_of(request: web.Request, identities: Identities) -> Identity:
-    """Return the user who asks for a change.
+    """Return the user who asks for a change, and count the request (`Identities.count_call`).
 
     Raises:
+        TooManyCallsError: The user asks too often.
         NoIdentityError: The request has neither a user's token nor the text of a page, or one that is not valid.
     """
     if token := token_of(request.headers.get("Authorization", "")):
-        return identities.of_token(token)
-    if text := request.headers.get(HEADER, ""):
-        return identities.of_action(text)
-    raise NoIdentityError("a change needs a token", remedy="send the header Authorization: Bearer TOKEN")
+        actor = identities.of_token(token)
+    elif text := request.headers.get(HEADER, ""):
+        actor = identities.of_action(text)
+    else:
+        raise NoIdentityError("a change needs a token", remedy="send the header Authorization: Bearer TOKEN")
+    identities.count_call(actor)
+    return actor
 
 
 async def act(manager: ResourceManager, entry: AppEntry, verb: str, identity: Identity, reason: str) -> None:

@@ -16,6 +16,13 @@ _BASIC = "Basic "
 
 
 async def reader_of(request: web.Request, identities: Identities) -> Identity | None:
+    """Return the reader of a page as `_known_reader` does, and count the request (`Identities.count_call`)."""
+    reader = await _known_reader(request, identities)
+    identities.count_call(reader)
+    return reader
+
+
+async def _known_reader(request: web.Request, identities: Identities) -> Identity | None:
     """Return the reader of a page, or None for one who is not known and sees only what every user sees.
 
     Programs send `Authorization: Bearer TOKEN`. A browser sends the token as the password of a user (`Basic`), which

@@ -147,6 +147,32 @@ async def _reads_pages(rm, app: str, bob_token: str) -> None:
             assert answer.status == 200
 
 
+def test_user_who_floods_calls_is_refused_and_another_is_not(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("rm_plugin.service.identities.MAX_CALLS", 4.0)
+    monkeypatch.setattr("rm_plugin.service.identities.CALLS_PER_S", 0.0)
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path, page="127.0.0.1:0")) as rm, grpc.aio.insecure_channel(rm.address) as channel:
+            stub = rpc.ClientServiceStub(channel)
+            ann, bob = [{"authorization": f"Bearer {await token(rm, user)}"} for user in ("ann", "bob")]
+            calls = {"metadata": tuple(bob.items())}
+            for _ in range(4):
+                await stub.List(pb.ListRequest(), **calls)
+            assert await status(stub.List(pb.ListRequest(), **calls)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert await status(stub.Watch(pb.WatchRequest(), **calls)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+            await stub.List(pb.ListRequest(), metadata=tuple(ann.items()))
+            url = rm.server.manager.page_url
+            async with aiohttp.ClientSession() as session:
+                async with session.get(url + "api/v1/apps", headers=bob) as answer:
+                    assert answer.status == 429
+                async with session.post(url + "api/v1/apps/app-1/kill", headers=bob) as answer:
+                    assert answer.status == 429
+                async with session.get(url + "api/v1/apps", headers=ann) as answer:
+                    assert answer.status == 200
+
+    asyncio.run(scenario())
+
+
 def test_token_that_is_missing_wrong_revoked_or_expired_is_refused(tmp_path: Path, monkeypatch) -> None:
     def refusal(address: str, given: str) -> str:
         monkeypatch.setenv("THEMIS_TOKEN", given)

@@ -6,12 +6,12 @@ from unittest.mock import Mock
 import pytest
 
 from rm_plugin.service.changes import Changes
-from rm_plugin.service.identities import MAX_VALID_S, USER_TOKENS, Identities
+from rm_plugin.service.identities import CALLS_PER_S, MAX_CALLS, MAX_VALID_S, USER_TOKENS, Identities
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.store_memory import MemoryStore
 from themis.clock import VirtualClock
 from themis.errors import InputError, UnknownNameError
-from themis.identity import NoIdentityError
+from themis.identity import NoIdentityError, TooManyCallsError
 
 
 @pytest.mark.parametrize("valid_s", [0.0, -1.0, float("nan"), float("inf"), 2 * MAX_VALID_S])
@@ -34,6 +34,21 @@ def test_call_without_a_token_is_of_the_service_user_only_if_that_is_allowed() -
     assert allowed.of_token("").user == "service"
     with pytest.raises(NoIdentityError, match="needs a token"):
         Identities(admins=(), anonymous=False, clock=VirtualClock()).of_token("")
+
+
+def test_user_who_calls_too_often_is_refused_for_a_while_and_others_are_not() -> None:
+    identities = Identities(admins=("root",), anonymous=False, clock=(clock := VirtualClock(1000.0)), user="service")
+    ann, bob, root = (identities.of_user(user) for user in ("ann", "bob", "root"))
+    for _ in range(int(MAX_CALLS)):
+        identities.count_call(bob)
+    with pytest.raises(TooManyCallsError, match="bob"):
+        identities.count_call(bob)
+    identities.count_call(ann)
+    identities.count_call(None)
+    for _ in range(int(MAX_CALLS) + 1):
+        identities.count_call(root)
+    clock.advance_to(1000.0 + 2.0 / CALLS_PER_S)
+    identities.count_call(bob)
 
 
 class Users:
