@@ -9,6 +9,9 @@ from itertools import groupby
 from rm_plugin.arbiter.user_ranks import UserKey, Users
 from themis.values import Value
 
+OVERRUN_LEFT = 3.0
+"""An app that overran counts as needing this many times as much service again as it has had."""
+
 
 class Contender(Value, frozen=True, kw_only=True):
     """What the order of an app follows from.
@@ -68,8 +71,6 @@ def fair_finish_order(
     2. Then come the users with the least service left. Of a user, its other pressed apps get one gang each; then its
        apps get all that they can use, the one with the least left first. An app that holds all that it can use counts
        as having less service left, by the preemption margin; one that holds half of that, by half the margin.
-
-    Apps that overran come last.
     """
     pressed = _pressed(apps, now_s=now_s, lease_s=lease_s)
     keep = {users.of[app.app_id] for app in apps if app.kept_gpus}
@@ -79,15 +80,12 @@ def fair_finish_order(
             of_users.setdefault(users.of[app_id], app_id)
     first = list(of_users.values())
     turns = [Turn(app_id=app_id, one_gang=True) for app_id in first]
-    for overran in (False, True):
-        # Apart, so that an app that overran does not push its user's other apps back.
-        left_gpu_s = {app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps if app.overran is overran}
-        ranks = users.ranks(left_gpu_s)
-        for _, group in groupby(sorted(ranks, key=ranks.__getitem__), key=lambda app_id: ranks[app_id][0]):
-            of_user = list(group)
-            others = sorted((pressed.keys() & of_user) - set(first), key=pressed.__getitem__)
-            turns += [Turn(app_id=app_id, one_gang=True) for app_id in others]
-            turns += [Turn(app_id=app_id, one_gang=False) for app_id in of_user]
+    ranks = users.ranks({app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps})
+    for _, group in groupby(sorted(ranks, key=ranks.__getitem__), key=lambda app_id: ranks[app_id][0]):
+        of_user = list(group)
+        others = sorted((pressed.keys() & of_user) - set(first), key=pressed.__getitem__)
+        turns += [Turn(app_id=app_id, one_gang=True) for app_id in others]
+        turns += [Turn(app_id=app_id, one_gang=False) for app_id in of_user]
     return turns
 
 

@@ -14,6 +14,7 @@ from functools import cache, partial
 import msgspec
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.fair_finish_order import OVERRUN_LEFT
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from themis.bids import AppReport
 from themis.cluster import Cluster
@@ -23,7 +24,8 @@ from themis.values import Value
 
 _DOUBTED, _OVERRUN = 1.05, 1.25
 """Once an app has done more than 1.05 times its declared work, and its slack, its declaration was too small, and it is
-assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it is served last."""
+assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it overran: three times as much
+again, and it is never pressed. So a lie is paid for before the app ends, and an honest error can be borne."""
 
 _SLACK_GPU_S, _START_S = 600.0, 60.0
 """The slack of an app is 60 s on the GPUs of each job in each phase, but at least 600 GPU seconds. Honest estimates
@@ -56,10 +58,9 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     @property
     def left_gpu_s(self) -> float:
-        """Declared work that is not done yet. Of an app that did more than it declared, as much as it has done.
-
-        Apps whose pace is unknown all declare next to nothing; of these the one that has had least comes first.
-        """
+        """Declared work that is not done yet. Of an app that did more than it declared, what it is assumed to need."""
+        if self.overran:
+            return OVERRUN_LEFT * self.done_gpu_s
         if self.done_gpu_s > _DOUBTED * self.work_gpu_s + self.slack_gpu_s:
             return self.done_gpu_s
         return max(0.0, self.work_gpu_s - self.done_gpu_s)

@@ -249,7 +249,7 @@ class ResourceManager:
         self.app_masters.arrive(entry)
 
     async def reload_queues(self, *, by: str) -> Queues:
-        """Read the file of queues again and apply it: nothing of it holds before all is checked and its event is written.
+        """Read the file of queues again and apply it: nothing holds before all is checked and written.
 
         Raises:
             InputError: The settings name no file, or it is not valid.

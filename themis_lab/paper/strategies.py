@@ -113,7 +113,8 @@ OWN_LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
         "restarts": lie_about_restarts,
     }
 )
-"""Lies made for single policies: gandiva and optimus go by S, slaq by forecasts of the loss, fair_finish by phases and restarts."""
+"""Lies made for single policies: gandiva and optimus go by S, slaq by forecasts of the loss, fair_finish by phases and
+the cost of restarts."""
 
 
 class RankedAgent:
