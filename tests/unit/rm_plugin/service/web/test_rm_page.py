@@ -113,7 +113,7 @@ class TestAppPage:
             assert "1 of 1 that could use more" in page.text
             assert "Newest round" in page.text
             assert "in about" in page.text
-            assert "app_submitted" in page.text
+            assert "hungry was submitted by ada" in page.text
             assert "its loss is no number since iteration 38" in page.text
             assert "https://wandb.ai/me/digits/runs/1b2c" in page.text
 
