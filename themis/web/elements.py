@@ -58,7 +58,7 @@ def valued(content: object, value: float | None) -> Markup:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = (), sort_as: str = ""
 ) -> Markup:
-    """A table; the columns whose heads are in `numbers` stand to the right. Readers can sort one with an id, `sort_as`."""
+    """A table; the columns whose heads are in `numbers` stand to the right. With an id `sort_as` readers sort it."""
     right = frozenset(numbers)
     classes = [' class="number"' if head in right else "" for head in heads]
     head = "".join(f"<th{style}>{markup(name)}</th>" for name, style in zip(heads, classes, strict=True))

@@ -56,7 +56,7 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             "" if entry.ended else page_state.gpus_held(entry),
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
             valued(duration(time_s := page_state.gpu_time_s(entry)), time_s),
-            waiting[entry.app_id].reason if entry.app_id in waiting else "",
+            element("span", waiting[entry.app_id].reason, class_="words") if entry.app_id in waiting else "",
             outside_link(entry.page_url, "app master") if entry.page_url else "",
         )
         for entry in (page_state.seen(each, whole=False) for each in entries)

@@ -3,7 +3,7 @@
 "use strict";
 
 const orders = new Map(); // By table: the head it is sorted by, and 1 or -1.
-const rowsOf = new WeakMap(); // The rows in the order in which they came.
+const givenRows = new WeakMap(); // The rows in the order in which they came.
 
 function valueOf(row, at) {
   const cell = row.cells[at], text = cell.textContent.trim();
@@ -27,7 +27,7 @@ function arrange(place) {
     if (index === at) head.setAttribute("aria-sort", order.direction > 0 ? "ascending" : "descending");
     else head.removeAttribute("aria-sort");
   });
-  const rows = [...rowsOf.get(place)];
+  const rows = [...givenRows.get(place)];
   if (at >= 0) {
     const values = new Map(rows.map((row) => [row, valueOf(row, at)]));
     rows.sort((a, b) => compare(values.get(a), values.get(b), order.direction));
@@ -73,7 +73,7 @@ function makeSearch(tools) {
   found.setAttribute("role", "status");
   input.oninput = () => {
     const place = document.getElementById(tools.dataset.search);
-    if (place) search(place, rowsOf.get(place));
+    if (place) search(place, givenRows.get(place));
   };
   tools.append(label, found);
 }
@@ -88,8 +88,8 @@ document.addEventListener("themis:renewing", () => {
 function takeTables() {
   for (const tools of document.querySelectorAll("[data-search]")) if (!tools.firstChild) makeSearch(tools);
   for (const place of document.querySelectorAll("[data-sort]")) {
-    if (rowsOf.has(place)) continue;
-    rowsOf.set(place, [...place.querySelectorAll("tbody tr")]);
+    if (givenRows.has(place)) continue;
+    givenRows.set(place, [...place.querySelectorAll("tbody tr")]);
     makeHeadsButtons(place);
     arrange(place);
     if (focusedHead?.id !== place.id) continue;

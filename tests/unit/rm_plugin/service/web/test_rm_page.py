@@ -4,7 +4,7 @@ from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
 from rm_plugin.service.web import routes
 from themis.cluster import GpuId
-from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT
+from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT, TABLES_SCRIPT
 from themis.wire import themis_pb2 as pb
 
 
@@ -193,8 +193,9 @@ class TestHostileNames:
                     page = Elements(text)
                     # The scripts are ours, and no element or attribute came with a name.
                     sources = [script.get("src", "").rpartition("/")[2] for script in page.of("script")]
-                    of_app = ["", *CHART_SCRIPTS, ACTIONS_SCRIPT, LOGS_SCRIPT]
-                    assert sources in ([""], ["", *CHART_SCRIPTS], of_app), path
+                    of_apps = ["", *CHART_SCRIPTS, TABLES_SCRIPT]
+                    of_app = ["", *CHART_SCRIPTS, ACTIONS_SCRIPT, LOGS_SCRIPT, TABLES_SCRIPT]
+                    assert sources in ([""], of_apps, of_app), path
                     assert not [tag for tag, attrs in page.found if any(name.startswith("on") for name in attrs)]
                     assert "alert(7)" in page.text
 
