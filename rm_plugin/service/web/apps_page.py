@@ -74,7 +74,7 @@ def owners_table(page_state: PageState) -> Markup:
         for at, value in enumerate((1, int(not held), held, wants)):
             row[at] += value
     most_first = sorted(totals.items(), key=lambda item: (-item[1][2], item[0]))
-    numbers = ("apps", "of them without", devices, "wants")
+    numbers = ("apps", f"without a {page_state.device_noun}", devices, "wants")
     rows = [
         (user, queue, apps, without or "", held, f"+{wants}" if wants else "")
         for (user, queue), (apps, without, held, wants) in most_first[:MAX_OWNERS]

@@ -61,7 +61,7 @@ _APPS_NOTE = (
     f"Finish-time fairness rho by {HEADLINE}: the time to the end over {HEADLINE.sentence}. Of an app that runs "
     "the end is an estimate; pages of ended apps have the other definitions."
 )
-_OWNERS_NOTE = "Apps that have not ended. Without: apps that hold no {} now."
+_OWNERS_NOTE = "The apps that have not ended: who holds {0}s, and who could use more."
 _ROUNDS_NOTE = (
     f"An auction offers GPUs to the apps of the worst rho, by {RhoDefinition.THEMIS}, as their app masters report it; "
     "what a winner kept is its share after the hidden payment. "

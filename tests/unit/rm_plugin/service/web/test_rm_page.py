@@ -2,7 +2,7 @@
 
 from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
-from rm_plugin.service.web import routes
+from rm_plugin.service.web import readers, routes
 from themis.cluster import GpuId
 from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT, TABLES_SCRIPT
 from themis.wire import themis_pb2 as pb
@@ -43,6 +43,28 @@ class TestHome:
             assert text.index("app-0002") < text.index("app-0001") < text.index("app-0003")
             assert "rho, fluid" in text
             assert "FAILED" in text
+
+        run(scenario)
+
+    def test_users_and_queues_show_who_holds_and_who_waits(self):
+        async def scenario():
+            case = busy()
+            case.running("other", rho=2.0, unmet=8, user="eve", queue="research")
+            async with served(case) as site:
+                text = Elements(await site.text("/")).text
+            # Apps, those without a GPU, GPUs, and how many more they could use.
+            assert "adadefault2" + "5+4" in text
+            assert "everesearch11" + "0+8" in text
+
+        run(scenario)
+
+    def test_apps_say_why_they_wait_to_their_user_only(self, monkeypatch):
+        async def scenario():
+            for reader, seen in (("ada", 1), ("eve", 0)):
+                monkeypatch.setattr(readers, "user_name", lambda _uid, reader=reader: reader)
+                async with served(busy()) as site:
+                    text = Elements(await site.text("/")).text
+                assert text.count("left them to other apps or for the next round") == seen
 
         run(scenario)
 
