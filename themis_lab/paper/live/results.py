@@ -9,11 +9,12 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
+from themis.rho import RhoDefinition
 from themis.values import Value
 from themis_lab.paper.live.folder import ExperimentFolder
 from themis_lab.paper.live.live_run import read_live
 from themis_lab.paper.live.runs import finished_report, why_cut_short
-from themis_lab.paper.statistics import DEFINITIONS, Row
+from themis_lab.paper.statistics import Row
 from themis_lab.simulator.record import AppOutcome
 from themis_lab.simulator.runs import make_run
 
@@ -82,7 +83,8 @@ def _live(app: Mapping[str, Any]) -> Row:
         "app": app["name"],
         "kind": app["kind"],
         "jobs": app["jobs"],
-        **{f"rho_{name}": _number(app["rho"][name]) for name in DEFINITIONS},
+        # Runs recorded before the fluid fair cluster lack its definitions.
+        **{f"rho_{name}": _number(app["rho"].get(name)) for name in RhoDefinition},
         "completion_s": _number(app["completion_s"]),
         "queueing_s": _number(app["queueing_s"]),
         "gpu_time_s": _number(app["gpu_time_s"]),
@@ -96,7 +98,7 @@ def _simulated(app: AppOutcome) -> Row:
         "app": app.name,
         "kind": "simulated",
         "jobs": app.jobs,
-        **{f"rho_{name}": app.rho[name] for name in DEFINITIONS},
+        **{f"rho_{name}": app.rho[name] for name in RhoDefinition},
         "completion_s": app.completion_s,
         "queueing_s": app.queueing_s,
         "gpu_time_s": app.gpu_time_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
@@ -12,12 +13,12 @@ from themis_lab.paper.live.findings import OURS, Line, both, column, policy_line
 from themis_lab.paper.live.results import Results
 from themis_lab.paper.live.views.panels import cdf_panels
 from themis_lab.paper.plotting import fair_line
-from themis_lab.paper.statistics import UNFAIR_RHO, Row, median
+from themis_lab.paper.statistics import FLUID, UNFAIR_RHO, Row, median
 from themis_lab.simulator.metrics import percentile, share_over
 
 
 class Fairness(Value, frozen=True, kw_only=True):
-    """Rho by definition `themis`: its maximum, its spread, and its distribution."""
+    """Max rho by the definitions that rank policies; rho by the paper's, `themis`: maximum, spread, distribution."""
 
     name: str
     title: str
@@ -25,6 +26,7 @@ class Fairness(Value, frozen=True, kw_only=True):
     def lines(self, results: Results) -> Sequence[Line]:
         """Max rho of each policy, its ratio to themis, medians and spreads."""
         return [
+            *(line for definition in FLUID for line in _worst_by(results, definition)),
             *policy_lines(results, "max rho, {}", _worst),
             *_extremes(results),
             *policy_lines(results, "median rho, {}", _median),
@@ -38,6 +40,16 @@ class Fairness(Value, frozen=True, kw_only=True):
         for axes in figure.axes:
             fair_line(axes, vertical=True)
         return figure
+
+
+def _worst_by(results: Results, definition: str) -> list[Line]:
+    """Max rho by a definition that no schedule changes, without the runs that were recorded before there was one."""
+    lines = policy_lines(
+        results,
+        f"max rho by {definition}, {{}}",
+        lambda rows: max(column(rows, f"rho_{definition}"), default=math.nan),
+    )
+    return [line for line in lines if line.testbed is not None and math.isfinite(line.testbed)]
 
 
 def _worst(rows: Sequence[Row]) -> float:

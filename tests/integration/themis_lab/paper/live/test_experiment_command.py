@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from themis.rho import RhoDefinition
 from themis_cli.main import main
-from themis_lab.paper.statistics import DEFINITIONS
 
 TINY = """
 name: tiny
@@ -65,7 +65,7 @@ def check_report(out: Path) -> None:
         names = {app["name"] for app in run["apps"]}
         assert {row["app"] for row in live} == names
         assert len(names) == 5
-        for definition in DEFINITIONS:
+        for definition in RhoDefinition:
             worst = max(float(row[f"rho_{definition}"]) for row in live)
             assert worst == pytest.approx(run["max_rho"][definition])
         predicted = [row for row in rows if (row["source"], row["policy"]) == ("simulator", policy)]

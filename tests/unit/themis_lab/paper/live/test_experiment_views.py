@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from themis.rho import RhoDefinition
 from themis_lab.paper.live.findings import Shown
 from themis_lab.paper.live.plan import plan_experiment
 from themis_lab.paper.live.report import _show as show
@@ -20,7 +21,6 @@ from themis_lab.paper.live.views.overheads import OVERHEADS
 from themis_lab.paper.live.views.pair import TAB5
 from themis_lab.paper.live.views.placement import FIG13
 from themis_lab.paper.plotting import house_style
-from themis_lab.paper.statistics import DEFINITIONS
 
 RHO = {"themis": (1.0, 1.2), "gandiva": (1.0, 3.0), "slaq": (0.5, 1.5)}
 GPU_S = {"themis": 600.0, "gandiva": 660.0, "slaq": 1800.0}
@@ -37,7 +37,7 @@ def row(policy, source, seed, app, rho):
         "app": app,
         "kind": "replay",
         "jobs": 2,
-        **{f"rho_{name}": rho for name in DEFINITIONS},
+        **{f"rho_{name}": rho for name in RhoDefinition},
         "completion_s": 100.0 * faster,
         "queueing_s": 1.0,
         "gpu_time_s": GPU_S[policy] / 2,
@@ -79,6 +79,17 @@ def test_fairness_lines_give_max_rho_and_ratios():
         "this is gandiva; the lead of themis is smaller than in the paper.",
     )
     assert line_of(FIG9, "share of apps with rho > 1.05, gandiva").testbed == 0.5
+
+
+def test_max_rho_by_definitions_that_rank_policies_is_shown_unless_the_run_is_older():
+    for definition in ("fluid", "isolated_fluid", "themis_fluid"):
+        assert line_of(FIG9, f"max rho by {definition}, gandiva").testbed == 3.0
+    old = results(policies=("themis",))
+    rows = tuple({**each, "rho_fluid": math.nan} for each in old.rows)
+    older = Results(workload="w2", rows=rows, reports=old.reports, unfinished={})
+    shown = [line.what for line in FIG9.lines(older)]
+    assert "max rho by fluid, themis" not in shown
+    assert "max rho by themis_fluid, themis" in shown
 
 
 def test_fairer_baseline_has_a_remark():
