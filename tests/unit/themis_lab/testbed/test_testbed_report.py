@@ -217,6 +217,13 @@ def test_troubles_are_told_in_sentences(record: RunRecord, report: Report, text:
     assert "&lt;gone&gt;" not in text
 
 
+@pytest.mark.parametrize("title", ["Fairness over time", "What the real apps learn"])
+def test_lines_differ_by_more_than_colour(text: str, title: str):
+    figure = text.partition(f"<h2>{title}</h2>")[2].partition("</section>")[0]
+    # The fair share is dashed too.
+    assert len(re.findall("stroke-dasharray", figure)) > 1
+
+
 def test_page_supports_light_and_dark(text: str):
     assert "prefers-color-scheme: dark" in text
     assert "#010203" not in text
