@@ -276,6 +276,7 @@ class YarnAppLauncher:
         return followed
 
     async def _poll(self) -> None:
+        failed = False
         while True:
             await asyncio.sleep(self._settings.poll_s)
             waiting = {each.yarn_app_id: each for each in self._apps.values() if not each.reported}
@@ -286,12 +287,17 @@ class YarnAppLauncher:
                 tags = tuple(sorted({_app_tag(each.app_id) for each in waiting.values()}))
                 reports = await asyncio.to_thread(self._client.reports, tags=tags)
             except ThemisError as error:
-                LOG.warning("YARN does not list its applications: %s", error)
+                if not failed:
+                    LOG.warning("YARN does not list its applications: %s", error)
+                failed = True
                 continue
             except Exception:
                 # Survive a defect in handling one answer: without this poll no end would be reported.
                 LOG.exception("YARN's applications cannot be read")
                 continue
+            if failed:
+                LOG.info("YARN lists its applications again")
+            failed = False
             now_s = time.monotonic()
             found = {report.yarn_app_id: report for report in reports}
             for yarn_app_id, followed in waiting.items():
@@ -347,9 +353,6 @@ class YarnAppLauncher:
         except UnknownYarnAppError:
             # YARN forgot it, and the poll will see that.
             LOG.warning("YARN does not know %s any more", followed.yarn_app_id)
-        except ThemisError as error:
-            LOG.warning("%s cannot be killed: %s", followed.yarn_app_id, error)
-            raise
 
     async def _drained(self, followed: _Followed) -> None:
         """Wait until no NodeManager runs the application's containers. YARN counts its GPUs as free earlier."""
