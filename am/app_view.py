@@ -78,7 +78,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
         known_s = self._known_s
         if known_s is not None:
             return known_s
-        if not self.silent and not self._without_length:
+        if self.pace_guessed:
             return PRIOR_SERIAL_ITERATION_S
         ran_gpu_s = self.profile.ran_gpu_s
         if ran_gpu_s and self.ended:
@@ -96,6 +96,11 @@ class JobProgress(Value, frozen=True, kw_only=True):
     def pace_known(self) -> bool:
         """Whether its pace was measured or estimated, in iterations of the job."""
         return self.profile.estimated_iteration_s is not None if self._without_length else self.profile.pace_known
+
+    @property
+    def pace_guessed(self) -> bool:
+        """Whether nothing is known of its pace, as it had no time to report yet."""
+        return self._known_s is None and not self.silent and not self._without_length
 
     @property
     def _without_length(self) -> bool:
@@ -120,6 +125,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
             speeds=self.profile.speeds(),
             samples=self.profile.samples(self.iterations_total, self.serial_iteration_s),
             measured=self.profile.timed_devices,
+            pace_guessed=self.pace_guessed,
         )
 
 

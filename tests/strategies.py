@@ -183,6 +183,7 @@ REPORTS = st.builds(
     demands=st.lists(DEMANDS, max_size=3, unique_by=lambda demand: demand.job_id).map(tuple),
     phases_left=st.lists(PHASES_LEFT, max_size=3).map(tuple),
     restart_s=st.floats(0, 1e6),
+    provisional=st.booleans(),
 )
 
 

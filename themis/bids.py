@@ -347,6 +347,7 @@ class AppReport(Value, frozen=True, kw_only=True):
         phases_left: The work left of the whole search, the current phase first. An app without demands may leave it
             out if the round does not ask for its rho.
         restart_s: The cost of moving a running job, in seconds.
+        provisional: Whether the work left rests on a guess, as a job of unknown pace had no time to report it yet.
     """
 
     app_id: str
@@ -357,6 +358,7 @@ class AppReport(Value, frozen=True, kw_only=True):
     demands: tuple[GangDemand, ...] = ()
     phases_left: tuple[PhaseLeft, ...] = ()
     restart_s: float = 0.0
+    provisional: bool = False
 
     def __post_init__(self) -> None:
         if self.rho < 0.0:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from rm_plugin.arbiter.fair_finish_order import Contender, FairFinishOrder, fair_finish_order
+from rm_plugin.arbiter.fair_finish_order import OVERRUN_LEFT, Contender, FairFinishOrder, fair_finish_order
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.arbiter.user_ranks import Users
 from themis.fluid_cluster import FluidPhase
@@ -97,7 +97,7 @@ class AppNow(Value, frozen=True, kw_only=True):
         restart_s: What a start costs.
         fair_end_s: Its end on the fluid fair cluster. Infinite while unknown.
         owner: Whose app it is.
-        overran: Whether it did far more work than it declared, so that `fair_finish` serves it last.
+        overran: Whether it did far more work than it declared, so that `fair_finish` never presses it.
     """
 
     app_id: str
@@ -408,8 +408,7 @@ class _Model:
                 app_id=app.now.app_id,
                 submitted_at_s=app.now.submitted_at_s,
                 due_s=app.now.fair_end_s,
-                # As the policy, which assumes that such an app needs as much again as it has had.
-                left_gpu_s=app.served_gpu_s if app.now.overran else app.work_left_gpu_s,
+                left_gpu_s=OVERRUN_LEFT * app.served_gpu_s if app.now.overran else app.work_left_gpu_s,
                 time_left_s=app.time_left_s,
                 restart_s=app.now.restart_s,
                 kept_gpus=kept[app],

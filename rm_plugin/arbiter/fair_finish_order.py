@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from rm_plugin.arbiter.user_ranks import Users
 from themis.values import Value
 
+OVERRUN_LEFT = 3.0
+"""An app that overran counts as needing this many times as much service again as it has had."""
+
 
 class Contender(Value, frozen=True, kw_only=True):
     """What the order of an app follows from.
@@ -64,21 +67,18 @@ def fair_finish_order(
     when the leases end.
 
     Then come the users with the least service left, and their apps. An app that holds all that it can use counts as
-    having less service left, by the preemption margin; one that holds half of that, by half the margin. Apps that
-    overran come last.
+    having less service left, by the preemption margin; one that holds half of that, by half the margin.
     """
     pressed = []
     for app in apps:
         lateness = lateness_after_lease(app, now_s=now_s, lease_s=lease_s) if app.may_be_pressed else None
         if lateness is not None:
             pressed.append((-lateness, app.app_id))
-    in_order: list[str] = []
-    for overran in (False, True):
-        # Apart, so that an app that overran does not push its user's other apps back.
-        left_gpu_s = {app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps if app.overran is overran}
-        ranks = users.ranks(left_gpu_s)
-        in_order += sorted(ranks, key=ranks.__getitem__)
-    return FairFinishOrder(pressed=tuple([app_id for _, app_id in sorted(pressed)]), all=tuple(in_order))
+    ranks = users.ranks({app.app_id: _counted_left_gpu_s(app, preemption_margin) for app in apps})
+    return FairFinishOrder(
+        pressed=tuple([app_id for _, app_id in sorted(pressed)]),
+        all=tuple(sorted(ranks, key=ranks.__getitem__)),
+    )
 
 
 def _counted_left_gpu_s(app: Contender, preemption_margin: float) -> float:

@@ -2,6 +2,7 @@
 
 An app declares its phases in its first report, once. `advance` lets it arrive on the fluid cluster then, and from then
 on meters what it does. So reports of more or less work later change neither its due date nor the work that it has left.
+A first report that rests on a guess is provisional: when the app knows its pace, it declares what it has left, once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache, partial
 import msgspec
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.fair_finish_order import OVERRUN_LEFT
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from themis.bids import AppReport
 from themis.cluster import Cluster
@@ -20,10 +22,15 @@ from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
 from themis.speeds import Speeds
 from themis.values import Value
 
-_DOUBTED, _OVERRUN, _SLACK_GPU_S = 1.05, 1.25, 600.0
-"""Once an app has done more than 1.05 times its declared work plus 600 reference GPU seconds, its declaration was too
-small, and it is assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it is served
-last. Honest estimates err, and short apps err by whole restarts."""
+_DOUBTED, _OVERRUN = 1.05, 1.25
+"""Once an app has done more than 1.05 times its declared work, and its slack, its declaration was too small, and it is
+assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it overran: three times as much
+again, and it is never pressed. So a lie is paid for before the app ends, and an honest error can be borne."""
+
+_SLACK_GPU_S, _START_S = 600.0, 60.0
+"""The slack of an app is 60 s on the GPUs of each job in each phase, but at least 600 GPU seconds. Honest estimates
+err, and metered GPU time includes the starts of jobs: these can take longer than the work of short jobs. What an app
+reports of its starts would be another lie to tell."""
 
 
 class MeteredApp(Value, frozen=True, kw_only=True):
@@ -32,6 +39,8 @@ class MeteredApp(Value, frozen=True, kw_only=True):
     Attributes:
         work_gpu_s: The work of all its phases, in reference GPU seconds at S = 1.
         whole_time_s: Seconds that it would take alone on the whole cluster.
+        slack_gpu_s: How much more than that it may do in honesty.
+        provisional: Whether this rests on a guess of its pace.
         fair_end_s: When it ended on the fluid cluster. None as long as it has not.
         attained_gpu_s: GPU time that it had until the last round.
         done_gpu_s: Work that it did in that time, estimated from where its gangs were placed.
@@ -40,6 +49,8 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     work_gpu_s: float
     whole_time_s: float
+    slack_gpu_s: float = _SLACK_GPU_S
+    provisional: bool = False
     fair_end_s: float | None = None
     attained_gpu_s: float = 0.0
     done_gpu_s: float = 0.0
@@ -47,18 +58,17 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     @property
     def left_gpu_s(self) -> float:
-        """Declared work that is not done yet. Of an app that did more than it declared, as much as it has done.
-
-        Apps whose pace is unknown all declare next to nothing; of these the one that has had least comes first.
-        """
-        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
+        """Declared work that is not done yet. Of an app that did more than it declared, what it is assumed to need."""
+        if self.overran:
+            return OVERRUN_LEFT * self.done_gpu_s
+        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + self.slack_gpu_s:
             return self.done_gpu_s
         return max(0.0, self.work_gpu_s - self.done_gpu_s)
 
     @property
     def overran(self) -> bool:
         """Whether it has done far more work than it declared."""
-        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _SLACK_GPU_S
+        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + self.slack_gpu_s
 
     def after(self, attained_gpu_s: float) -> MeteredApp:
         """The app after the GPU time that it had since the last round: the very same if it had none."""
@@ -90,24 +100,25 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
     # What an app did under another policy is not metered: it arrives now, with what it has left.
     attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
-    new = [app for app in snapshot.apps if app.app_id not in apps]
+    new = [app for app in snapshot.apps if _declares(apps.get(app.app_id), snapshot.reports.get(app.app_id))]
     arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in new}
     # Thousands of apps may arrive at once, and most jobs have equal speeds.
     reference_gpus = cache(partial(_reference_gpus, snapshot.cluster))
     for app_id in sorted(arrived_s, key=lambda app_id: (arrived_s[app_id], app_id)):
-        report = snapshot.reports.get(app_id)
-        if report is not None and report.demands and report.phases_left:
-            phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
-            # An app may report late; fluid time does not run back.
-            at_s = max(arrived_s[app_id], fluid.now_s)
-            # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
-            fluid.forget(app_id, at_s)
-            fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
-            apps[app_id] = MeteredApp(
-                work_gpu_s=report.work_left_gpu_s,
-                whole_time_s=math.fsum(phase.time_s for phase in phases),
-                attained_gpu_s=attained[app_id],
-            )
+        report = snapshot.reports[app_id]
+        phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
+        # An app may report late; fluid time does not run back.
+        at_s = max(arrived_s[app_id], fluid.now_s)
+        # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
+        fluid.forget(app_id, at_s)
+        fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
+        apps[app_id] = MeteredApp(
+            work_gpu_s=report.work_left_gpu_s,
+            whole_time_s=math.fsum(phase.time_s for phase in phases),
+            slack_gpu_s=max(_SLACK_GPU_S, _START_S * sum(each.jobs * each.gang_gpus for each in report.phases_left)),
+            provisional=report.provisional,
+            attained_gpu_s=attained[app_id],
+        )
     fluid.advance(snapshot.now_s)
     metered = {}
     for app in snapshot.apps:
@@ -116,6 +127,15 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
     return fluid, metered
+
+
+def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
+    """Whether a report is an app's declaration: the first one, or the first one that rests on no guess."""
+    if known is not None and not known.provisional:
+        return False
+    if report is None or not report.demands or not report.phases_left:
+        return False
+    return known is None or not report.provisional
 
 
 def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s: float = math.inf) -> dict[str, float]:

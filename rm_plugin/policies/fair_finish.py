@@ -23,8 +23,8 @@ it can use would let one late app hold the whole cluster.
 
 The policy believes what an app declares in its first report, once. What is left of it is metered: GPU time that the
 arbiter granted, at the speed and S of the granted gangs. So to report more or less work later changes nothing. An app
-that used more than it declared is assumed to need as much again as it has had, and one that used far more is served
-last: a lie that gains a place is paid for before the app ends.
+that used more than it declared is assumed to need as much again as it has had, and one that used far more three times
+as much: a lie that gains a place is paid for before the app ends.
 
 Sources: due dates from a fair simulation are those of the fair sojourn protocol (Friedman and Henderson, 2003), which
 HFSP (Pastorelli et al., 2013) brought to Hadoop. One gang for the pressed, and shortest first otherwise, are ours:

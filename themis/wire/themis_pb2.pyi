@@ -403,7 +403,7 @@ class Register(_message.Message):
     def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., has_code: _Optional[bool] = ...) -> None: ...
 
 class RhoReport(_message.Message):
-    __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands", "phases_left", "restart_s")
+    __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands", "phases_left", "restart_s", "provisional")
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     T_SHARED_S_FIELD_NUMBER: _ClassVar[int]
@@ -411,6 +411,7 @@ class RhoReport(_message.Message):
     DEMANDS_FIELD_NUMBER: _ClassVar[int]
     PHASES_LEFT_FIELD_NUMBER: _ClassVar[int]
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
+    PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     round_id: int
     rho: float
     t_shared_s: float
@@ -418,7 +419,8 @@ class RhoReport(_message.Message):
     demands: _containers.RepeatedCompositeFieldContainer[GangDemand]
     phases_left: _containers.RepeatedCompositeFieldContainer[PhaseLeft]
     restart_s: float
-    def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ..., phases_left: _Optional[_Iterable[_Union[PhaseLeft, _Mapping]]] = ..., restart_s: _Optional[float] = ...) -> None: ...
+    provisional: bool
+    def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ..., phases_left: _Optional[_Iterable[_Union[PhaseLeft, _Mapping]]] = ..., restart_s: _Optional[float] = ..., provisional: _Optional[bool] = ...) -> None: ...
 
 class Declaration(_message.Message):
     __slots__ = ("phases", "cluster_time_s", "share_demand")

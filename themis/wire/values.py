@@ -381,6 +381,7 @@ def report_to_message(report: AppReport) -> pb.RhoReport:
         demands=[_demand_to_message(demand) for demand in report.demands],
         phases_left=[_phase_to_message(phase) for phase in report.phases_left],
         restart_s=report.restart_s,
+        provisional=report.provisional,
     )
 
 
@@ -397,6 +398,7 @@ def report_from_message(message: pb.RhoReport, app_id: str) -> AppReport:
         demands=tuple(_demand_from_message(demand) for demand in message.demands),
         phases_left=tuple(_phase_from_message(phase) for phase in message.phases_left),
         restart_s=message.restart_s,
+        provisional=message.provisional,
     )
 
 

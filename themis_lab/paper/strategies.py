@@ -95,15 +95,26 @@ def lie_about_phases(factor: float) -> Lie:
     return Lie(name=f"longest job of a phase times {factor:g}", report=report)
 
 
+def lie_about_restarts(factor: float) -> Lie:
+    """The app claims that moving one of its jobs costs `factor` times as much. Fair finish presses it earlier then."""
+
+    def report(truth: AppReport) -> AppReport:
+        return replace(truth, restart_s=truth.restart_s * factor)
+
+    return Lie(name=f"seconds of a restart times {factor:g}", report=report)
+
+
 OWN_LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
     {
         "strictness": lie_about_strictness,
         "loss": lie_about_loss,
         "demand": lie_about_demand,
         "phases": lie_about_phases,
+        "restarts": lie_about_restarts,
     }
 )
-"""Lies made for single policies: gandiva and optimus go by S, slaq by forecasts of the loss, fair_finish by phases."""
+"""Lies made for single policies: gandiva and optimus go by S, slaq by forecasts of the loss, fair_finish by phases and
+the cost of restarts."""
 
 
 class RankedAgent:

@@ -72,6 +72,7 @@ def make_reports(
             demands=outlook.demands,
             phases_left=outlook.phases_left if is_asked or outlook.demands else (),
             restart_s=outlook.app.restart_s,
+            provisional=any(job.pace_guessed for job in outlook.app.jobs),
         )
         for outlook, is_asked, (rho, t_shared_s, t_ideal_s) in zip(outlooks, asked, figures.tolist(), strict=True)
     ]

@@ -32,6 +32,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
         forecast: The loss to come; None while too few losses were observed.
         samples: Two samples on each device type on which it ran for long enough.
         measured: The device types on which its iteration time was measured.
+        pace_guessed: Whether its iteration time is a guess, as nobody estimated it and it had no time to report.
     """
 
     job_id: str
@@ -43,6 +44,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
     speeds: Speeds = SAME_SPEED
     samples: tuple[SampleTimes, ...] = ()
     measured: tuple[str, ...] = ()
+    pace_guessed: bool = False
 
     @property
     def serial_work_s(self) -> float:

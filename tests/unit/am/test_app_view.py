@@ -2,6 +2,7 @@
 
 import pytest
 from agent_cases import cluster_of
+from msgspec.structs import replace
 
 from am.app_view import (
     PRIOR_SERIAL_ITERATION_S,
@@ -85,6 +86,10 @@ class TestWork:
     def test_unknown_iteration_time_uses_prior(self):
         unknown = JobProgress(spec=SPECS[0], profile=JobProfile())
         assert unknown.serial_iteration_s == PRIOR_SERIAL_ITERATION_S
+        assert unknown.pace_guessed
+        assert unknown.view_with(1).pace_guessed
+        assert not replace(unknown, silent=True).pace_guessed
+        assert not progress("a", 1.0).view_with(1).pace_guessed
 
 
 class TestViews:

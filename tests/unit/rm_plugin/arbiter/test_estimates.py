@@ -96,9 +96,11 @@ def test_users_come_first_by_weight():
         assert play(*anna, bob, order=order, queues=queues)["c"].rank == 3
 
 
-def test_app_that_overran_is_served_last():
-    found = play(app("a", (90.0, 4.0), overran=True, fair_end_s=1.0), app("b", (900.0, 4.0)))
-    assert (found["b"].rank, found["a"].rank) == (1, 2)
+@pytest.mark.parametrize(("had_gpu_s", "rank"), [(1_100.0, 1), (1_300.0, 2)])
+def test_app_that_overran_needs_three_times_as_much_again_and_is_never_pressed(had_gpu_s, rank):
+    """The other app needs 3,600 GPU seconds."""
+    overran = app("a", (90.0, 4.0), overran=True, fair_end_s=1.0, attained_gpu_s=had_gpu_s)
+    assert play(overran, app("b", (900.0, 4.0)))["a"].rank == rank
 
 
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first():

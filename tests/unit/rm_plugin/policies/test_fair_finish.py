@@ -113,13 +113,69 @@ def test_gpu_time_counts_by_the_slowdown_of_its_gangs(make_snapshot):
     assert round(after.apps["a"].done_gpu_s) == 2_000
 
 
-def test_app_that_overran_its_declaration_is_served_last(make_snapshot, gpus_of):
+def test_app_that_overran_its_declaration_needs_three_times_as_much_again(make_snapshot, gpus_of):
+    """The large app has 12 jobs with 18,000 s left each."""
+    demands = {"large": jobs("large", 12, work=18_000.0), "small": jobs("small", 6, work=10_000.0)}
+    phases = {"large": [phase(12, 18_000.0)], "small": [phase(6, 10_000.0)]}
+    shot = make_snapshot(demands, phases=phases)
+    memory = POLICY.decide(shot).memory
+    for had_gpu_s, first in ((1.25 * 60_000.0, "small"), (1.25 * 60_000.0 + 601.0, "large")):
+        decision = POLICY.decide(later(shot, memory, 600.0, {"small": had_gpu_s}))
+        assert totals(gpus_of(decision)) == {first: 6}
+    assert decision.memory.apps["small"].left_gpu_s == 3.0 * (1.25 * 60_000.0 + 601.0)
+
+
+def test_app_that_overran_is_not_pressed(make_snapshot, gpus_of):
     shot = two_apps(make_snapshot)
     memory = POLICY.decide(shot).memory
-    within = later(shot, memory, 600.0, {"small": 1.25 * 60_000.0})
-    assert totals(gpus_of(POLICY.decide(within))) == {"small": 6}
-    beyond = later(shot, memory, 600.0, {"small": 1.25 * 60_000.0 + 601.0})
+    late = later(shot, memory, 200_000.0, {"large": 10_000.0, "small": 300_000.0})
+    assert totals(gpus_of(POLICY.decide(late))) == {"large": 6}
+
+
+def test_starts_of_many_short_jobs_are_no_overrun(make_snapshot, gpus_of):
+    """60 jobs of 60 s, each with a start of 35 s, need 5,700 GPU seconds; 1.25 times the work are only 4,500.
+
+    The large app has 18,000 GPU seconds left. It is pressed by then, and has a gang.
+    """
+    names = ("large", "small")
+    work_s = {"large": 1_500.0, "small": 60.0}
+    counts = {"large": 12, "small": 60}
+    shot = make_snapshot(
+        {name: jobs(name, counts[name], work=work_s[name]) for name in names},
+        phases={name: [phase(counts[name], work_s[name])] for name in names},
+    )
+    memory = POLICY.decide(shot).memory
+    starting = later(shot, memory, 900.0, {"small": 5_700.0})
+    assert totals(gpus_of(POLICY.decide(starting))) == {"large": 1, "small": 5}
+    beyond = later(shot, memory, 900.0, {"small": 1.25 * 3_600.0 + 60 * 60.0 + 1.0})
     assert totals(gpus_of(POLICY.decide(beyond))) == {"large": 6}
+
+
+def test_guess_is_replaced_once_by_what_the_app_has_left(make_snapshot, gpus_of):
+    """A small app guesses 1 s of work at first, as it knows no pace. After 600 s it has 9,400 s a job left."""
+    shot = two_apps(make_snapshot)
+    guess = replace(shot.reports["small"], phases_left=(phase(6, 1.0),), provisional=True)
+    memory = POLICY.decide(replace(shot, reports={**shot.reports, "small": guess})).memory
+    assert memory.apps["small"].provisional
+
+    still = later(shot, memory, 300.0, {"small": 1_800.0}, reports={**shot.reports, "small": guess})
+    assert POLICY.decide(still).memory.apps["small"].overran
+
+    knows = replace(shot.reports["small"], phases_left=(phase(6, 9_400.0),))
+    decision = POLICY.decide(later(shot, memory, 600.0, {"small": 3_600.0}, reports={**shot.reports, "small": knows}))
+    assert totals(gpus_of(decision)) == {"small": 6}
+    app = decision.memory.apps["small"]
+    assert (app.work_gpu_s, app.done_gpu_s, app.overran) == (56_400.0, 0.0, False)
+    # It arrived at 600 s with that, and shares the fluid cluster since.
+    (life,) = [life for life in decision.memory.fluid.apps if life.app_id == "small"]
+    assert life.arrived_s == 600.0
+
+    less = replace(knows, phases_left=(phase(6, 1.0),), provisional=True)
+    for report in (less, replace(less, provisional=False)):
+        shot_later = later(
+            shot, decision.memory, 1_200.0, {"small": 7_200.0}, reports={**shot.reports, "small": report}
+        )
+        assert POLICY.decide(shot_later).memory.apps["small"].work_gpu_s == 56_400.0
 
 
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):
@@ -134,19 +190,6 @@ def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapsh
         ("silent", {"silent": 8_000.0, "tuned": 9_000.0}),
     ):
         assert totals(gpus_of(POLICY.decide(later(shot, memory, 600.0, had)))) == {first: 6}
-
-
-def test_app_that_overran_does_not_push_its_users_other_apps_back(make_snapshot, gpus_of):
-    names = ("overran", "other", "bobs")
-    work_s = {"overran": 1.0, "other": 30_000.0, "bobs": 50_000.0}
-    shot = make_snapshot(
-        {name: jobs(name, 1, 6, 6) for name in names}, phases={name: [phase(1, work_s[name], 6)] for name in names}
-    )
-    owners = {"overran": AppOwner(user="anna"), "other": AppOwner(user="anna"), "bobs": AppOwner(user="bob")}
-    shot = replace(shot, apps=tuple(replace(app, owner=owners[app.app_id]) for app in shot.apps))
-    memory = POLICY.decide(shot).memory
-    late = later(shot, memory, 600.0, {"overran": 1_000_000.0})
-    assert totals(gpus_of(POLICY.decide(late))) == {"other": 6}
 
 
 def test_due_date_of_an_app_stays_after_its_fair_end(make_snapshot):

@@ -130,13 +130,14 @@ def test_place_follows_from_the_weights_of_users(weight, rank):
     run(check)
 
 
-def test_app_that_overran_its_declaration_is_expected_to_be_served_last():
+def test_app_that_overran_its_declaration_is_expected_to_need_three_times_as_much_again():
     def check(case):
         entry = case.running("liar", rho=1.0, unmet=4, progress=0.9)
         case.running("honest", rho=1.0, unmet=4)
-        metered = MeteredApp(work_gpu_s=100.0, whole_time_s=25.0, done_gpu_s=2000.0)
+        metered = MeteredApp(work_gpu_s=100.0, whole_time_s=25.0, done_gpu_s=200_000.0)
         memory = DueDateMemory(fluid=FluidState(gpus=4, now_s=0.0), apps={entry.app_id: metered})
         case.arbiter._memory = memory
+        case.arbiter._apps[entry.app_id].attained_gpu_s = 200_000.0
         assert case.manager.estimates.waiting(entry).rank == 2
 
     run(check)

@@ -30,6 +30,12 @@ def test_a_report_gives_the_whole_work_and_the_restart_cost():
     assert report.restart_s == 7.0
 
 
+def test_a_report_is_provisional_while_the_pace_of_a_job_is_a_guess():
+    known, guess = job("a", 100), replace(job("b", 100), pace_guessed=True)
+    assert not make_report(app_of([known]), cluster_view_of(), 1).provisional
+    assert make_report(app_of([known, guess]), cluster_view_of(), 1).provisional
+
+
 def test_between_two_phases_only_later_ones_are_left():
     app = app_of((), work_total_gpu_s=1.0, later_phases=(Phase(jobs=1, iterations=2),), reference=job("r", 10))
     assert phases_left(app) == (PhaseLeft(jobs=1, work_gpu_s=20.0, longest_gpu_s=20.0),)
