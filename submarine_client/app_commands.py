@@ -124,9 +124,9 @@ def resubmit(session: Session, arguments: Namespace) -> int:
 def events(session: Session, arguments: Namespace) -> int:
     """Print what happened to an app. As JSON, each event is a line."""
     with session.connect() as client:
-        app_id = client.show(arguments.app).app_id
-        for event in client.watch(app_id, follow=arguments.follow):
+        app = client.show(arguments.app)
+        for event in client.watch(app.app_id, follow=arguments.follow):
             if arguments.all or event.kind not in FREQUENT:
-                text = json.dumps(event_object(event)) if arguments.json else event_line(event)
+                text = json.dumps(event_object(event)) if arguments.json else event_line(event, app.device_noun)
                 session.terminal.say(text)
     return OK

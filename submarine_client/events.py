@@ -7,6 +7,7 @@ from typing import Any
 
 from submarine_client.table import moment
 from submarine_client.terminal import harmless
+from themis.event_words import sentence
 from themis.wire import themis_pb2 as pb
 
 FREQUENT = frozenset({"job_progress"})
@@ -24,8 +25,7 @@ def event_object(event: pb.Event) -> dict[str, Any]:
     }
 
 
-def event_line(event: pb.Event) -> str:
-    """Format an event: `2026-01-31 10:00:00+00:00  app_state  state RUNNING, attempt 1`."""
-    detail = event_object(event)["detail"]
-    parts = [f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in detail.items()]
-    return harmless(f"{moment(event.time_s)}  {event.kind}  {', '.join(parts)}".rstrip())
+def event_line(event: pb.Event, noun: str) -> str:
+    """Format an event: `2026-01-31 10:00:00+00:00  The app runs`. `noun` is what a device is called."""
+    words = sentence(event.kind, event_object(event)["detail"], event.time_s, noun or "GPU")
+    return harmless(f"{moment(event.time_s)}  {words}")

@@ -272,6 +272,15 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
         return {device: count for device, count in counts.items() if count}
 
     @cached_property
+    def machine_sizes(self) -> Mapping[str, Mapping[int, int]]:
+        """Number of machines by their GPUs, by device type. Each app that is submitted is compared with them."""
+        sizes: dict[str, dict[int, int]] = {}
+        for machine in self.machines:
+            of_type = sizes.setdefault(machine.device, {})
+            of_type[machine.gpus] = of_type.get(machine.gpus, 0) + 1
+        return sizes
+
+    @cached_property
     def present_devices(self) -> tuple[DeviceType, ...]:
         """The device types that machines have. A type that the cluster does not describe is a GPU of speed 1."""
         return tuple(self.devices.get(name) or DeviceType(name=name) for name in self.gpus_by_device)

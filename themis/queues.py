@@ -132,7 +132,10 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
     def user_weight(self, tenant: Tenant) -> float:
         """The weight of a user within a leaf: that of the nearest queue which names the user, else 1."""
         leaf, user = tenant
-        return next((queue.users[user].weight for queue in self.above(leaf) if user in queue.users), 1.0)
+        for queue in self.above(leaf):
+            if user in queue.users:
+                return queue.users[user].weight
+        return 1.0
 
     def app_weights(self, active: Mapping[Tenant, float]) -> dict[Tenant, float]:
         """The weight of one active app of each tenant, relative to those of the others.
@@ -149,10 +152,11 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
         # A queue's children by their part of its weight: queues with active apps, and tenants.
         children: dict[str, dict[str | Tenant, float]] = {}
         for tenant, weight in weights.items():
+            if tenant[0] not in children:
+                for queue in self.above(tenant[0]):
+                    if queue.parent:
+                        children.setdefault(queue.parent, {})[queue.name] = queue.weight
             children.setdefault(tenant[0], {})[tenant] = weight
-            for queue in self.above(tenant[0]):
-                if queue.parent:
-                    children.setdefault(queue.parent, {})[queue.name] = queue.weight
         parts: dict[str | Tenant, float] = {ROOT: sum_in_order(weights.values())}
         for name in self.queues:
             if name in children:

@@ -42,7 +42,7 @@ from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis.values import Value
 
 _NEAR = 1.0 / 1.1
-"""Iteration times whose ratio is at least this count as equal in the journal."""
+"""Numbers whose ratio is at least this count as equal in the journal."""
 
 _LEAST_GPU_S = 10.0
 """GPU seconds of a job of unknown pace below which the journal need not know of it."""
@@ -63,21 +63,28 @@ class Measurements(Value, frozen=True, kw_only=True):
         paces: The reliable iteration times, in the order in which the job first ran at their placements.
         samples: The points of AlloX' samples.
         ran_gpu_s: The GPU time of a job of unknown pace: a silent one counts as long, and stays silent.
+        iteration: The job's iteration.
     """
 
     paces: tuple[tuple[Placement, IterationTime], ...] = ()
     samples: tuple[SamplePoints, ...] = ()
     ran_gpu_s: float = 0.0
+    iteration: int = 0
 
     def is_news(self, known: Measurements) -> bool:
-        """Whether this has a pace or a sample that `known` lacks, or a number that differs by more than a tenth."""
+        """Whether this has a pace or a sample that `known` lacks, or a number that differs by more than a tenth.
+
+        A pace may swing for months. So its changes are news only once the job is a tenth further, too.
+        """
         if _NEAR * self.ran_gpu_s > known.ran_gpu_s + _LEAST_GPU_S:
             return True
         if {sample.device for sample in self.samples} != {sample.device for sample in known.samples}:
             return True
         former = dict(known.paces)
-        return any(
-            at not in former or not _NEAR * former[at].iteration_s <= pace.iteration_s <= former[at].iteration_s / _NEAR
+        if any(at not in former for at, _ in self.paces):
+            return True
+        return _NEAR * self.iteration > known.iteration and any(
+            not _NEAR * former[at].iteration_s <= pace.iteration_s <= former[at].iteration_s / _NEAR
             for at, pace in self.paces
         )
 
@@ -269,6 +276,7 @@ class JobProfile:
             paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
             ran_gpu_s=0.0 if self.pace_known else self._ran_gpu_s,
+            iteration=self.iteration,
         )
 
     def remember(self, measurements: Measurements) -> None:

@@ -112,7 +112,10 @@ class NoLock:
 
 
 class AppLauncher(Protocol):
-    """Starts and ends app masters, while this process has the lock. Call all methods in one event loop."""
+    """Starts and ends app masters, while this process has the lock. Call all methods in one event loop.
+
+    A caller waits for the end of a launch before it kills the same app, and the other way round.
+    """
 
     async def launch(self, launch: AmLaunch) -> int:
         """Start an attempt, and return its process id or a number that represents one.

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
@@ -116,6 +116,7 @@ class YarnAppLauncher:
         # The queues into which operators of YARN moved apps: later attempts stay there.
         self._moved: dict[str, str] = {}
         self._unanswered: set[str] = set()
+        self._lists = True
         self._closed = False
 
     async def launch(self, launch: AmLaunch) -> int:
@@ -279,33 +280,44 @@ class YarnAppLauncher:
         while True:
             await asyncio.sleep(self._settings.poll_s)
             waiting = {each.yarn_app_id: each for each in self._apps.values() if not each.reported}
-            if not waiting:
-                continue
-            try:
-                # Not by the run's tag: YARN remembers what is over too, and each look would cost more than the last.
-                tags = tuple(sorted({_app_tag(each.app_id) for each in waiting.values()}))
-                reports = await asyncio.to_thread(self._client.reports, tags=tags)
-            except ThemisError as error:
+            if waiting and (reports := await self._listed(waiting.values())) is not None:
+                self._note_reports(waiting, reports)
+
+    async def _listed(self, waiting: Collection[_Followed]) -> Sequence[AppReport] | None:
+        """Return YARN's reports of these apps, None if it gives none now. An outage is logged as it begins and ends."""
+        # Not by the run's tag: YARN remembers what is over too, and each look would cost more than the last.
+        tags = tuple(sorted({_app_tag(each.app_id) for each in waiting}))
+        try:
+            reports = await asyncio.to_thread(self._client.reports, tags=tags)
+        except ThemisError as error:
+            if self._lists:
                 LOG.warning("YARN does not list its applications: %s", error)
-                continue
-            except Exception:
-                # Survive a defect in handling one answer: without this poll no end would be reported.
-                LOG.exception("YARN's applications cannot be read")
-                continue
-            now_s = time.monotonic()
-            found = {report.yarn_app_id: report for report in reports}
-            for yarn_app_id, followed in waiting.items():
-                report = found.get(yarn_app_id)
-                if report is not None:
-                    followed.missing_since_s, followed.waiting = None, _queued(report)
-                    self._note_queue(followed, report)
-                elif followed.missing_since_s is None:
-                    followed.missing_since_s = now_s
-                # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
-                missing_since_s = followed.missing_since_s
-                forgotten = missing_since_s is not None and now_s - missing_since_s > FORGOTTEN_S
-                if forgotten or (report is not None and report.state.is_final):
-                    self._over(followed, report)
+            self._lists = False
+            return None
+        except Exception:
+            # Survive a defect in handling one answer: without this poll no end would be reported.
+            LOG.exception("YARN's applications cannot be read")
+            return None
+        if not self._lists:
+            LOG.info("YARN lists its applications again")
+        self._lists = True
+        return reports
+
+    def _note_reports(self, waiting: Mapping[str, _Followed], reports: Iterable[AppReport]) -> None:
+        now_s = time.monotonic()
+        found = {report.yarn_app_id: report for report in reports}
+        for yarn_app_id, followed in waiting.items():
+            report = found.get(yarn_app_id)
+            if report is not None:
+                followed.missing_since_s, followed.waiting = None, _queued(report)
+                self._note_queue(followed, report)
+            elif followed.missing_since_s is None:
+                followed.missing_since_s = now_s
+            # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
+            missing_since_s = followed.missing_since_s
+            forgotten = missing_since_s is not None and now_s - missing_since_s > FORGOTTEN_S
+            if forgotten or (report is not None and report.state.is_final):
+                self._over(followed, report)
 
     def _note_queue(self, followed: _Followed, report: AppReport) -> None:
         if report.queue != followed.queue and _is_moved(report):
@@ -347,9 +359,6 @@ class YarnAppLauncher:
         except UnknownYarnAppError:
             # YARN forgot it, and the poll will see that.
             LOG.warning("YARN does not know %s any more", followed.yarn_app_id)
-        except ThemisError as error:
-            LOG.warning("%s cannot be killed: %s", followed.yarn_app_id, error)
-            raise
 
     async def _drained(self, followed: _Followed) -> None:
         """Wait until no NodeManager runs the application's containers. YARN counts its GPUs as free earlier."""

@@ -42,16 +42,10 @@ class PolicyTraits(Value, frozen=True, kw_only=True):
 USUAL_TRAITS = PolicyTraits()
 
 
-@runtime_checkable
-class PolicyWithTraits(Policy, Protocol):
-    """A policy with unusual traits."""
-
-    traits: PolicyTraits
-
-
 def traits_of(policy: Policy) -> PolicyTraits:
-    """The traits of a policy."""
-    return policy.traits if isinstance(policy, PolicyWithTraits) else USUAL_TRAITS
+    """The traits of a policy: its attribute `traits`, or the usual ones. Asked for each job that is submitted."""
+    traits: PolicyTraits = getattr(policy, "traits", USUAL_TRAITS)
+    return traits
 
 
 @runtime_checkable

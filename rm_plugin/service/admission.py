@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-
-from msgspec.structs import replace
-
 from themis.apps import AppSpec, JobSpec
 from themis.checkpoint_uri import check_checkpoint_uri
-from themis.cluster import Cluster, Machine
+from themis.cluster import Cluster
 from themis.config.app_limits import MAX_VALUES, check_few, check_limits
 from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label, check_queue_name
@@ -34,11 +29,10 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
         check_label(spec.program.name, "program", _SOURCE)
     check_few("jobs", spec.jobs, _SOURCE, MAX_JOBS)
     check_limits(spec, _SOURCE)
-    sizes = _machine_sizes(cluster)
     for job in spec.jobs:
         check_job_id(job.job_id)
         _check_job(job)
-        _check_fits(job, cluster, sizes)
+        _check_fits(job, cluster)
     if len(spec.checkpoint_uri) > MAX_VALUES:
         raise InputError(f"{_SOURCE}: checkpoint_uri is too long", value=len(spec.checkpoint_uri))
     check_checkpoint_uri(spec.checkpoint_uri)
@@ -75,10 +69,9 @@ def types_that_run(spec: AppSpec, cluster: Cluster) -> str:
     """
     if not cluster.has_types:
         return ""
-    sizes = _machine_sizes(cluster)
     speeds = {
         device.name: [
-            speed_on(job, device) if _tasks_that_fit(job, sizes[device.name]) >= job.shape.min_tasks else 0.0
+            speed_on(job, device) if _tasks_that_fit(job, cluster, device.name) >= job.shape.min_tasks else 0.0
             for job in spec.jobs
         ]
         for device in cluster.present_devices
@@ -115,7 +108,7 @@ def check_device_types(job: JobSpec, cluster: Cluster) -> None:
             raise UnknownNameError(f"device type in estimate.speed of job {job.job_id}", name, present)
 
 
-def _check_fits(job: JobSpec, cluster: Cluster, sizes: Mapping[str, Counter[int]]) -> None:
+def _check_fits(job: JobSpec, cluster: Cluster) -> None:
     check_device_types(job, cluster)
     present = cluster.gpus_by_device
     types = {device.name for device in cluster.present_devices if speed_on(job, device)}
@@ -123,35 +116,21 @@ def _check_fits(job: JobSpec, cluster: Cluster, sizes: Mapping[str, Counter[int]
         remedy = f"give its speed on one of them in estimate.speed: {', '.join(present)}"
         raise InputError(f"job {job.job_id} can run on no device type of {cluster.name}", remedy=remedy)
     # A gang has one device type: the one that holds most tasks must hold them all.
-    if any(_tasks_that_fit(job, sizes[name]) >= job.shape.tasks for name in types):
+    if any(_tasks_that_fit(job, cluster, name) >= job.shape.tasks for name in types):
         return
-    parts = [[machine for machine in cluster.machines if machine.device == name] for name in sorted(types)]
-    largest = max(
-        parts, key=lambda part: (_tasks_that_fit(job, _sizes(part)), max(machine.gpus for machine in part)), default=[]
-    )
-    one_type = len(largest) == len(cluster.machines)
-    if one_type:
+    sizes = cluster.machine_sizes
+    largest = max(sorted(types), key=lambda name: (_tasks_that_fit(job, cluster, name), max(sizes[name])), default="")
+    part = cluster.of_type(largest)
+    if len(part.machines) == len(cluster.machines):
         _check_shape(job, cluster, f"the cluster {cluster.name} of {cluster.gpus} {cluster.device_noun}s")
     else:
-        part = replace(cluster, machines=tuple(largest))
-        place = f"the {part.gpus} {part.device_noun}s of type {largest[0].device} in the cluster {cluster.name}"
+        place = f"the {part.gpus} {part.device_noun}s of type {largest} in the cluster {cluster.name}"
         _check_shape(job, part, place)
 
 
-def _machine_sizes(cluster: Cluster) -> dict[str, Counter[int]]:
-    """By device type: how many machines have how many GPUs. There may be thousands of machines, and of jobs."""
-    by_type: dict[str, list[Machine]] = {}
-    for machine in cluster.machines:
-        by_type.setdefault(machine.device, []).append(machine)
-    return {name: _sizes(machines) for name, machines in by_type.items()}
-
-
-def _sizes(machines: Iterable[Machine]) -> Counter[int]:
-    return Counter(machine.gpus for machine in machines)
-
-
-def _tasks_that_fit(job: JobSpec, sizes: Mapping[int, int]) -> int:
-    return sum(count * (gpus // job.shape.gpus_per_task) for gpus, count in sizes.items())
+def _tasks_that_fit(job: JobSpec, cluster: Cluster, device: str) -> int:
+    """Tasks of a job that fit on all machines of a device type."""
+    return sum(count * (gpus // job.shape.gpus_per_task) for gpus, count in cluster.machine_sizes[device].items())
 
 
 def _check_shape(job: JobSpec, cluster: Cluster, place: str) -> None:
@@ -162,7 +141,7 @@ def _check_shape(job: JobSpec, cluster: Cluster, place: str) -> None:
             value=shape.gpus_per_task,
             remedy=f"ask for at most {cluster.largest_machine_gpus} {noun}s a task",
         )
-    room = _tasks_that_fit(job, _sizes(cluster.machines))
+    room = sum(_tasks_that_fit(job, cluster, device) for device in cluster.machine_sizes)
     if shape.tasks > room:
         raise InputError(
             f"job {job.job_id} is larger than {place}",

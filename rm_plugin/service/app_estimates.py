@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -136,24 +136,36 @@ class AppEstimates:
 
     def waiting(self, entry: AppEntry) -> Waiting | None:
         """Why an app has no more GPUs. None if it has ended, is paused or can use no more."""
-        if not entry.is_active or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
-            return None
-        if len(self._arbiter.table.live_of(entry.app_id)) >= entry.spec.demand_max_gpus:
-            # Its app master starts, and has not said yet that the app has all that it can use.
-            return None
+        return self.waiting_of([entry]).get(entry.app_id)
+
+    def waiting_of(self, entries: Iterable[AppEntry]) -> dict[str, Waiting]:
+        """Why each of some apps has no more GPUs, without those that have ended, are paused or can use no more."""
+        wanting = [entry for entry in entries if self._can_use_more(entry)]
+        if not wanting:
+            return {}
         self._refresh()
         waiting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
         forecasts = self._prospects.forecasts
         waiting = [app_id for app_id in waiting if app_id in forecasts]
         # The model knows the mean demand of a phase. An app that holds it may want more now, and counts as last.
         waiting.sort(key=lambda app_id: forecasts[app_id].rank or math.inf)
-        place = waiting.index(entry.app_id) if entry.app_id in waiting else None
-        return Waiting(
-            reason=self._reason(entry, place or 0),
-            rank=None if place is None else place + 1,
-            of=len(waiting),
-            ahead=() if place is None else tuple(waiting[: min(place, MAX_AHEAD)]),
-        )
+        places = {app_id: place for place, app_id in enumerate(waiting)}
+        found = {}
+        for entry in wanting:
+            place = places.get(entry.app_id)
+            found[entry.app_id] = Waiting(
+                reason=self._reason(entry, place or 0),
+                rank=None if place is None else place + 1,
+                of=len(waiting),
+                ahead=() if place is None else tuple(waiting[: min(place, MAX_AHEAD)]),
+            )
+        return found
+
+    def _can_use_more(self, entry: AppEntry) -> bool:
+        if not entry.is_active or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
+            return False
+        # With all of its GPUs, its app master starts, and has not said yet that the app has what it can use.
+        return len(self._arbiter.table.live_of(entry.app_id)) < entry.spec.demand_max_gpus
 
     def _reason(self, entry: AppEntry, ahead: int) -> str:
         """The first reason that applies: engine or policy, no report, no free GPUs, too few, the order of service."""

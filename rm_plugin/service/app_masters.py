@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
@@ -99,6 +100,8 @@ class AppMasters:
         self._tokens_to_launch: dict[str, tuple[int, str]] = {}
         # The kills of app masters of resting apps: the next attempt starts after them.
         self._leftovers: dict[str, asyncio.Task[Any]] = {}
+        # By app: its start and its kill in the engine do not overlap. A kill would miss an app master that comes later.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         self._resumed_at_s = -math.inf
@@ -332,8 +335,10 @@ class AppMasters:
     async def _act(self, entry: AppEntry, action: Coroutine[Any, Any, None]) -> None:
         try:
             await action
+        except ThemisError as error:
+            # The engine is unavailable: nothing was revoked, and the next check tries again.
+            LOG.warning("%s cannot be taken by force: %s", entry.app_id, error)
         except Exception:
-            # The engine may be unavailable: nothing was revoked, and the next check tries again.
             LOG.exception("%s cannot be taken by force", entry.app_id)
         finally:
             self._being_checked.discard(entry.app_id)
@@ -426,12 +431,19 @@ class AppMasters:
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""
+        failed = False
         while True:
             try:
-                return await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid)
+                lives = await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid)
             except UnreachableError as error:
-                LOG.warning("%s cannot be adopted yet, the engine is unavailable: %s", entry.app_id, error)
+                if not failed:
+                    LOG.warning("%s cannot be adopted yet, the engine is unavailable: %s", entry.app_id, error)
+                failed = True
                 await asyncio.sleep(RELAUNCH_EVERY_S)
+            else:
+                if failed:
+                    LOG.info("the engine answers again for %s", entry.app_id)
+                return lives
 
     async def close(self, *, keep_apps: bool = False) -> None:
         """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps."""
@@ -494,11 +506,13 @@ class AppMasters:
             failures_window_s=self.settings.am_failures_window_s,
         )
         try:
-            entry.pid = await self._launcher.launch(launch)
+            async with self._lock(entry.app_id):
+                entry.pid = await self._launcher.launch(launch)
         except ThemisError as error:
             self._starts.done(entry.app_id)
             if isinstance(error, UnreachableError) or _is_shortage(error):
-                LOG.warning("%s waits to be started: %s", entry.app_id, error)
+                if entry.app_id not in self._unlaunched:
+                    LOG.warning("%s waits to be started: %s", entry.app_id, error)
                 entry.launch_wait = f"waits to be started: {error}"
                 if entry.is_active:
                     self._unlaunched.add(entry.app_id)
@@ -506,13 +520,16 @@ class AppMasters:
             elif entry.is_active:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
+        if entry.app_id in self._unlaunched:
+            LOG.info("%s is started, after a wait", entry.app_id)
         self._unlaunched.discard(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
         entry.launch_wait = ""
         if not entry.is_active or self._closing:
             # A kill ended it while it was being started.
             self._starts.done(entry.app_id)
-            await self._launcher.kill(entry.app_id)
+            async with self._lock(entry.app_id):
+                await self._launcher.kill(entry.app_id)
             return
         self._note_start(entry)
 
@@ -626,7 +643,8 @@ class AppMasters:
         LOG.warning("%s: %s: taken by force", entry.app_id, reason)
         entry.last_seen_s, entry.forced_reason = self._clock.now_s(), reason
         try:
-            await self._launcher.kill(entry.app_id)
+            async with self._lock(entry.app_id):
+                await self._launcher.kill(entry.app_id)
         except BaseException:
             entry.forced_reason = ""
             raise
@@ -639,44 +657,48 @@ class AppMasters:
         """Kill the processes of an app that the store cannot read, before its GPUs are granted to others."""
         try:
             await self._launcher.kill(app_id)
-        except ThemisError:
-            LOG.exception("the processes left of %s cannot be killed yet", app_id)
+        except ThemisError as error:
+            LOG.warning("the processes left of %s cannot be killed yet: %s", app_id, error)
             self._spawn(self._kill_leftover(app_id))
 
     async def _kill_leftover(self, app_id: str) -> None:
-        """Kill the processes left of an app that has ended; tries until that succeeds."""
-        while True:
-            try:
-                await self._launcher.kill(app_id)
-                return
-            except ThemisError:
-                LOG.exception("the processes left of %s cannot be killed", app_id)
-                await asyncio.sleep(KILL_GRACE_S)
+        """Kill the processes left of an app that has ended, or whose app master rests."""
+        await self._kill_surely(app_id, lambda: True)
 
     async def _kill_after(self, entry: AppEntry, grace_s: float) -> None:
         await asyncio.sleep(grace_s)
         # Nothing ever ran of an app without an attempt.
-        while entry.attempt and not entry.ended:
-            try:
-                await self._launcher.kill(entry.app_id)
-                break
-            except ThemisError:
-                LOG.exception("%s cannot be killed", entry.app_id)
-                await asyncio.sleep(KILL_GRACE_S)
+        await self._kill_surely(entry.app_id, lambda: bool(entry.attempt) and not entry.ended)
         await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
 
     async def _pause_after(self, entry: AppEntry, grace_s: float) -> None:
         lost_attempt = entry.lost_attempt
         await asyncio.sleep(grace_s)
-        while _is_pausing(entry, lost_attempt):
-            try:
-                await self._launcher.kill(entry.app_id)
-                break
-            except ThemisError:
-                LOG.exception("%s cannot be paused", entry.app_id)
-                await asyncio.sleep(KILL_GRACE_S)
+        await self._kill_surely(entry.app_id, lambda: _is_pausing(entry, lost_attempt))
         if _is_pausing(entry, lost_attempt):
             await self._pause_surely(entry)
+
+    async def _kill_surely(self, app_id: str, is_wanted: Callable[[], bool]) -> None:
+        """Kill an app's processes, if that is still wanted; tries until the engine can."""
+        failed = False
+        while True:
+            async with self._lock(app_id):
+                if not is_wanted():
+                    return
+                try:
+                    await self._launcher.kill(app_id)
+                except ThemisError as error:
+                    if not failed:
+                        LOG.warning("the processes of %s cannot be killed yet: %s", app_id, error)
+                    failed = True
+                else:
+                    if failed:
+                        LOG.info("the processes of %s are killed, after a wait", app_id)
+                    return
+            await asyncio.sleep(KILL_GRACE_S)
+
+    def _lock(self, app_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(app_id, asyncio.Lock())
 
     async def _pause_surely(self, entry: AppEntry) -> None:
         """Pause an app of which nothing runs any more, unless it has ended or is paused; waits for the store."""

@@ -32,6 +32,9 @@ CLOSE_EVERY_S = 300.0
 _DECLARED_ANEW = 0.05
 """An app has declared itself anew if the time of all its phases changed by more than this share."""
 
+_IDS_SHOWN = 10
+"""Ids in the error for a name that several running apps have: the newest ones."""
+
 _NEAR_APPS = 300
 """Among how many of the newest apps the error for an unknown name looks for a similar one: all would take seconds."""
 
@@ -422,6 +425,8 @@ class AppEntries:
         named = [entry for entry in named if entry.spec.user == user] or named
         running = [entry for entry in named if not entry.ended]
         if len(running) > 1:
-            ids = ", ".join(entry.app_id for entry in running)
-            raise InputError("several running apps have this name", value=app_id, remedy=f"name one by its id: {ids}")
+            ids = ", ".join(entry.app_id for entry in running[-_IDS_SHOWN:])
+            raise InputError(
+                f"{len(running)} running apps have this name", value=app_id, remedy=f"name one by its id, such as {ids}"
+            )
         return (running or named)[-1]

@@ -306,6 +306,52 @@ def test_parameters_and_time_line_are_drawn_and_the_pointer_names_a_span(of_ada)
     run(scenario)
 
 
+def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
+    case = busy()
+    names = "[...document.querySelectorAll('#apps tbody tr:not([hidden])')].map((row) => row.cells[1].textContent)"
+
+    async def scenario():
+        async with opened("/", case=case) as (page, complaints):
+            assert await page.evaluate(names) == ["content", "hungry", "done"]
+            await page.focus("#apps th button:has-text('name')")
+            await page.keyboard.press("Enter")
+            assert await page.evaluate(names) == ["content", "done", "hungry"]
+            assert await page.get_attribute("#apps th:has-text('name')", "aria-sort") == "ascending"
+            await page.keyboard.press("Enter")
+            assert await page.evaluate(names) == ["hungry", "done", "content"]
+            await page.fill("#apps-search input", "running N")
+            assert await page.inner_text("#apps-search [role=status]") == "2 of 3 in this table"
+            await page.focus("#apps th button:has-text('name')")
+            case.running("newcomer", rho=3.0)
+            await page.wait_for_selector("#apps td:has-text('newcomer')")
+            assert await page.evaluate(names) == ["newcomer", "hungry", "content"]
+            assert await page.evaluate("document.activeElement.textContent") == "name"
+            await page.keyboard.press("Enter")
+            assert await page.evaluate(names) == ["newcomer", "content", "hungry"]
+            await page.fill("#apps-search input", "nobody")
+            assert await page.inner_text("#apps-search [role=status]") == "0 of 4 in this table"
+            assert complaints == []
+
+    run(scenario)
+
+
+def test_numbers_are_sorted_by_size_and_unknown_ones_come_last():
+    case = busy()
+    for progress in (0.05, 1.0):
+        case.running(f"at {progress}", rho=1.0, progress=progress)
+    shown = "[...document.querySelectorAll('#apps tbody tr')].map((row) => row.cells[6].textContent)"
+
+    async def scenario():
+        async with opened("/apps", case=case) as (page, complaints):
+            await page.click("#apps th button:has-text('progress')")
+            assert (await page.evaluate(shown))[-4:] == ["5 %", "50 %", "50 %", "100 %"]
+            await page.click("#apps th button:has-text('progress')")
+            assert (await page.evaluate(shown))[:4] == ["100 %", "50 %", "50 %", "5 %"]
+            assert complaints == []
+
+    run(scenario)
+
+
 def test_legend_is_used_by_key():
     async def scenario():
         async with opened("/apps/app-0001") as (page, _):

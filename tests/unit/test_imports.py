@@ -119,6 +119,7 @@ PURE = (
     "themis.cluster",
     "themis.durations",
     "themis.errors",
+    "themis.event_words",
     "themis.events",
     "themis.fluid_cluster",
     "themis.json_fields",

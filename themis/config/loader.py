@@ -10,8 +10,9 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from themis.config.scalars import SHORTENED, ShortenedFloat, number
-from themis.config.validation_errors import NUMBER, TRUTH, WHOLE, explain
+from themis.config.validation_errors import NUMBER, TRUTH, WHOLE, combined, explain
 from themis.errors import InputError
+from themis.values import Value
 
 
 class Section(BaseModel):
@@ -58,19 +59,23 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, source: str) -> dict[str, Any]:
     """Parse YAML text whose top level is a mapping; `source` names it in errors."""
+    loader = None
     try:
-        data = yaml.load(text, Loader=_StrictLoader)
+        loader = _StrictLoader(text)
+        data = loader.get_single_data()
     except RecursionError:
         raise InputError(f"{source} is nested too deeply", remedy="a file of ours has a handful of levels") from None
-    except _NotAsWritten as error:
-        message = f"{source}{_line(error)}: {error.kind} that YAML reads as {str(error.read).lower()}"
-        raise InputError(message, value=error.problem, remedy=error.remedy) from None
     except (ValueError, TypeError, AttributeError) as error:
         # What the safe loader lets escape for a tag that its value does not fit, such as `!!map text`.
         raise InputError(f"{source} is not valid YAML", value=str(error)) from None
     except yaml.YAMLError as error:
         problem = str(getattr(error, "problem", None) or error).splitlines()[0]
         raise InputError(f"{source} is not valid YAML{_line(error)}", value=problem) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+    if loader.not_as_written:
+        raise combined([each.explained(source) for each in loader.not_as_written])
     if not isinstance(data, dict):
         raise InputError(f"{source} must hold keys and values", value=type(data).__name__)
     return data
@@ -89,22 +94,23 @@ def load(model: type[M], path: Path) -> M:
     return fit(model, load_yaml(path), str(path))
 
 
-class _NotAsWritten(yaml.MarkedYAMLError):
-    """A number or word that is `read` as another value than most would take its text, the problem, for."""
+class _NotAsWritten(Value, frozen=True):
+    """A number or word at a line that is `read` as another value than most would take its text for.
 
-    kind = "a number"
-    remedy = "write it in plain digits, or in quotes where it is text"
+    A word such as `no` is the country Norway to its author and false to YAML 1.1.
+    """
 
-    def __init__(self, text: str, read: float, mark: yaml.Mark) -> None:
-        super().__init__(problem=text, problem_mark=mark)
-        self.read = read
+    text: str
+    read: float
+    line: int
 
-
-class _NotATruth(_NotAsWritten):
-    """A word such as `no`, which is the country Norway to its author and false to YAML 1.1."""
-
-    kind = "a word"
-    remedy = "write true or false, or put it in quotes where it is text"
+    def explained(self, source: str) -> InputError:
+        """The error that says so."""
+        kind, remedy = "a number", "write it in plain digits, or in quotes where it is text"
+        if isinstance(self.read, bool):
+            kind, remedy = "a word", "write true or false, or put it in quotes where it is text"
+        message = f"{source}, line {self.line}: {kind} that YAML reads as {str(self.read).lower()}"
+        return InputError(message, value=self.text, remedy=remedy)
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -112,8 +118,15 @@ class _StrictLoader(yaml.SafeLoader):
 
     A key given twice, of which it would take the last; a whole number that is not written as it is read: 010 is 8 to
     YAML 1.1, 1:30 is 90; and words that it takes for truth values, such as no and on. The value of an environment
-    variable would be another text.
+    variable would be another text. `not_as_written` has all numbers and words of these kinds.
     """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.not_as_written: list[_NotAsWritten] = []
+
+    def _note(self, node: yaml.ScalarNode, read: float) -> None:
+        self.not_as_written.append(_NotAsWritten(node.value, read, node.start_mark.line + 1))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -124,24 +137,24 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
     def construct_written_int(self, node: yaml.ScalarNode) -> int:
-        """A whole number in plain digits; any other form raises _NotAsWritten."""
+        """A whole number. Any form but plain digits is noted."""
         read = self.construct_yaml_int(node)
         if str(read) != node.value:
-            raise _NotAsWritten(node.value, read, node.start_mark)
+            self._note(node, read)
         return read
 
     def construct_written_float(self, node: yaml.ScalarNode) -> float:
-        """A number without the colons and underscores that YAML lets numbers have."""
+        """A number. The colons and underscores that YAML lets numbers have are noted."""
         read = self.construct_yaml_float(node)
         if "_" in node.value or ":" in node.value:
-            raise _NotAsWritten(node.value, read, node.start_mark)
+            self._note(node, read)
         return ShortenedFloat(read, node.value) if SHORTENED.fullmatch(node.value) else read
 
     def construct_written_bool(self, node: yaml.ScalarNode) -> bool:
-        """`true` or `false`, in any case; another word for them raises _NotATruth."""
+        """`true` or `false`, in any case. Another word for them is noted."""
         read = bool(self.construct_yaml_bool(node))
         if node.value.lower() != str(read).lower():
-            raise _NotATruth(node.value, read, node.start_mark)
+            self._note(node, read)
         return read
 
     def construct_refused(self, node: yaml.Node) -> Any:

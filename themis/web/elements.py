@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 
 
@@ -49,8 +50,15 @@ def section(title: str, *content: object, note: object = "") -> Markup:
     return element("section", element("h2", title), element("p", note) if note else "", *content)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> Markup:
-    """A table; the columns whose heads are in `numbers` stand to the right."""
+def valued(content: object, value: float | None) -> Markup:
+    """Return a cell of a table that is sorted by a number instead of by its text; None comes last."""
+    return element("span", content, data_value="" if value is None or not math.isfinite(value) else value)
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = (), sort_as: str = ""
+) -> Markup:
+    """A table; the columns whose heads are in `numbers` stand to the right. With an id `sort_as` readers sort it."""
     right = frozenset(numbers)
     classes = [' class="number"' if head in right else "" for head in heads]
     head = "".join(f"<th{style}>{markup(name)}</th>" for name, style in zip(heads, classes, strict=True))
@@ -58,7 +66,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: It
     for row in rows:
         cells = (f"<td{style}>{markup(cell)}</td>" for cell, style in zip(row, classes, strict=True))
         body += f"<tr>{''.join(cells)}</tr>"
-    return Markup(f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+    sort = f' id="{markup(sort_as)}" data-sort=""' if sort_as else ""
+    return Markup(f'<div class="scroll"{sort}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+
+
+def search_of(table_id: str) -> Markup:
+    """The place of the search in a table that readers can sort; a script makes it."""
+    return element("div", class_="tools", id=f"{table_id}-search", data_keep="", data_search=table_id)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Markup:

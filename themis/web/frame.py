@@ -47,6 +47,7 @@ td a { white-space: nowrap; }
 td code { overflow-wrap: anywhere; display: inline-block; min-width: 14rem; }
 th:last-child, td:last-child { padding-right: 0; }
 tr:last-child td { border-bottom: 0; }
+td .words { display: block; min-width: 15rem; }
 td:first-child { white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .dim { color: var(--dim); }
@@ -90,7 +91,15 @@ dialog label { display: block; font-size: .88rem; color: var(--dim); }
 dialog input { width: 100%; font: inherit; padding: .3rem .5rem; margin: .2rem 0 0; color: var(--ink);
   background: var(--paper); border: 1px solid var(--line); border-radius: 6px; }
 dialog .buttons { display: flex; justify-content: flex-end; gap: .5rem; margin: 1rem 0 0; }
-.logs .tools { display: flex; flex-wrap: wrap; gap: .4rem 1rem; align-items: center; font-size: .88rem; }
+.tools { display: flex; flex-wrap: wrap; gap: .4rem 1rem; align-items: center; font-size: .88rem; }
+.tools input[type=search] { font: inherit; width: 16rem; max-width: 100%; color: var(--ink); background: var(--paper);
+  border: 1px solid var(--line); border-radius: 6px; padding: .2rem .5rem; }
+.tools:has(input[type=search]) { margin: 0 0 .6rem; }
+.tools [role=status] { color: var(--dim); }
+th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; }
+th button:hover { color: var(--accent); }
+th[aria-sort=ascending] button::after { content: " \\25B2"; }
+th[aria-sort=descending] button::after { content: " \\25BC"; }
 .logs select { font: inherit; max-width: 100%; color: var(--ink); background: var(--paper);
   border: 1px solid var(--line); border-radius: 6px; padding: .2rem .4rem; }
 .logs pre { height: 20rem; overflow: auto; margin: .6rem 0 0; padding: .6rem; background: var(--paper);
@@ -133,6 +142,7 @@ const update = async () => {
     if (answer.ok) next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
   } catch { }
   document.body.classList.toggle("stale", !next);
+  document.dispatchEvent(new Event("themis:renewing"));
   if (next) renew(document.querySelector("main"), next);
   isBusy = false;
   document.dispatchEvent(new Event("themis:renewed"));

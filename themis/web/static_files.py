@@ -10,5 +10,5 @@ from pathlib import Path
 FOLDER = Path(__file__).with_name("static")
 ROUTE = "/static/"
 CHART_SCRIPTS = ("uplot-1.6.32.min.js", "charts.js")
-ACTIONS_SCRIPT, LOGS_SCRIPT = "actions.js", "logs.js"
+ACTIONS_SCRIPT, LOGS_SCRIPT, TABLES_SCRIPT = "actions.js", "logs.js", "tables.js"
 CHART_STYLES = ("uplot-1.6.32.min.css",)

@@ -115,7 +115,7 @@ def _running(
     path.write_text(yaml.safe_dump({**common, **settings}), encoding="utf-8")
     process = RmProcess(rm_command(path), uuid.uuid4().hex, folder / "rm.log", environment)
     try:
-        address = process.wait_for_address(state / "address", lambda: False)
+        address = process.wait_for_address(state / "address")
         with Connection(address) as client:
             client.wait_until_ready(20.0)
             yield World(client=client, process=process, storage=storage, environment=environment)

@@ -51,6 +51,8 @@ _LISTED = 200
 """Apps of one `list`, as many as of one page of REST."""
 _READY_S, _READY_S_AN_APP = 60.0, 0.1
 """Longest wait for all registrations: a minimum, and seconds for each app."""
+_START_LIMIT_S = 600.0
+"""Longest wait for a start: how long it takes is measured."""
 _LOOK_S = 0.5
 _WORK_S = 7_200.0
 _EVENTS_A_READ = 2_000
@@ -240,9 +242,9 @@ class Service:
         log = self._folder / "rm.log"
         command = module_command("themis_lab.bench.service_rm", *self._arguments)
         self._process = RmProcess(command, uuid.uuid4().hex, log)
-        self.address = self._process.wait_for_address(self._folder / "state" / "address", lambda: False)
+        self.address = self._process.wait_for_address(self._folder / "state" / "address", limit_s=_START_LIMIT_S)
         with Connection(self.address) as client:
-            client.wait_until_ready(600.0)
+            client.wait_until_ready(_START_LIMIT_S)
             client.first(most=1)
         return time.monotonic() - begun_s
 

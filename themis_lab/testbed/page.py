@@ -26,6 +26,7 @@ from themis_lab.testbed.page_tables import (
     speeds_table,
     tenants_table,
     text,
+    troubles_table,
 )
 from themis_lab.testbed.report import Report
 from themis_lab.testbed.run_record import RunRecord
@@ -67,6 +68,7 @@ def page(record: RunRecord, report: Report) -> str:
         _section("Speeds", speeds_table(report), note=_SPEEDS_NOTE),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
         _section("Finish-time fairness by definition", rho_table(report), note=_DEFINITIONS_NOTE),
+        _section("What went wrong", troubles_table(record), note=_TROUBLES_NOTE),
         _section("Overheads", overheads_table(report)),
         _section("Audit", audit_table(report), note=_AUDIT_NOTE),
         _section("The run", facts_table(report)),
@@ -109,6 +111,7 @@ _APPS_NOTE = (
     "Seconds are real ones. Placement is the mean of 1/S over the GPU time of an app's tasks: 1 is as fast as on one "
     "slot. Waiting is the time until the first GPU."
 )
+_TROUBLES_NOTE = "Seconds since the first submission. What a run injects on purpose is here too."
 _AUDIT_NOTE = (
     "Judged from the events of the run, and from what tasks wrote themselves, not by the code that decided. "
     "A check that looked at no case says nothing."

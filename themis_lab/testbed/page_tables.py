@@ -6,10 +6,21 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from themis.event_words import sentence
 from themis.rho import HEADLINE
 from themis_lab.testbed.app_report import RHO_DEFINITIONS
 from themis_lab.testbed.outcome import shown
 from themis_lab.testbed.report import Report
+from themis_lab.testbed.run_record import RunRecord
+
+_TROUBLES = frozenset(
+    (
+        *("am_lost", "machine_lost", "machine_back", "lease_revoked"),
+        *("checkpoint_failed", "stop_unsaved", "metric_unread"),
+        *("job_stalled", "job_diverged", "job_restarted", "job_given_up"),
+    )
+)
+_MAX_TROUBLES = 100
 
 Cell = tuple[str, str]
 """The HTML of a table cell, and its class."""
@@ -173,6 +184,24 @@ def audit_table(report: Report) -> str:
         rows.append([(text(check), ""), verdict, *_numbers((cases, 0), (bad, 0))])
     listed = "".join(f'<p class="failure">{text(line)}</p>' for line in violations[:50])
     return table(("check", "verdict", "cases", "violations"), rows, first_number=2) + listed
+
+
+def troubles_table(record: RunRecord) -> str:
+    """A row per event that tells of trouble, the first ones, as a sentence. Empty if there was none."""
+    names = {app.app_id: app.name for app in record.apps}
+    began_s = min((event.time_s for event in record.events if event.kind == "app_submitted"), default=0.0)
+    troubles = [event for event in record.events if event.kind in _TROUBLES]
+    rows = [
+        [
+            *_numbers((event.time_s - began_s, 1)),
+            (text(names.get(event.app_id, "")), ""),
+            (text(sentence(event.kind, event.detail, event.time_s)), ""),
+        ]
+        for event in troubles[:_MAX_TROUBLES]
+    ]
+    if more := len(troubles) - len(rows):
+        rows.append([("", ""), ("", ""), (f"and {more} more, in events.jsonl", "")])
+    return table(("at s", "app", "what"), rows, first_number=9) if rows else ""
 
 
 def facts_table(report: Report) -> str:

@@ -28,6 +28,8 @@ Colours = Mapping[str, str]
 
 _WIDTH = 9.6
 _REAL_WIDTH, _REPLAY_WIDTH = 2.2, 1.1
+_LINE_STYLES = ("-", "--", "-.", ":")
+"""So lines differ by more than their colour."""
 
 
 def occupancy(record: RunRecord, colours: Colours) -> str:
@@ -82,7 +84,7 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
     with house_style():
         figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
         axes = figure.subplots()
-        for app, entry in zip(record.apps, report["apps"], strict=True):
+        for index, (app, entry) in enumerate(zip(record.apps, report["apps"], strict=True)):
             points = [(time_s - start_s, value) for time_s, value in series.get(app.app_id, [])]
             width = _REPLAY_WIDTH if app.replay else _REAL_WIDTH
             final = entry["rho"][RhoDefinition.THEMIS]
@@ -92,7 +94,13 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
                     *points[-1], "o", color=colours[app.app_id], markersize=4.5, gid=tip(f"{app.name}: {final:.2f}")
                 )
             if points:
-                axes.plot(*zip(*points, strict=True), color=colours[app.app_id], linewidth=width, gid=tip(app.name))
+                axes.plot(
+                    *zip(*points, strict=True),
+                    color=colours[app.app_id],
+                    linewidth=width,
+                    linestyle=_LINE_STYLES[index % len(_LINE_STYLES)],
+                    gid=tip(app.name),
+                )
         axes.axhline(1.0, color=INK, linewidth=0.9, linestyle="--")
         axes.set(
             xlim=(0, (end_s - start_s) * 1.01),
@@ -199,6 +207,7 @@ def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStat
     axes.plot(
         *zip(*points, strict=True),
         color=shades[index % len(shades)],
+        linestyle=_LINE_STYLES[index % len(_LINE_STYLES)],
         linewidth=2.2 if best else 1.0,
         # A line needs two points.
         marker="o" if len(points) == 1 else None,

@@ -86,20 +86,22 @@ class RmProcess:
                 f"the ResourceManager ended with code {code}", remedy=f"its log ends with:\n{self._tail()}"
             )
 
-    def wait_for_address(self, path: Path, cancelled: Callable[[], bool]) -> str:
+    def wait_for_address(
+        self, path: Path, cancelled: Callable[[], bool] = lambda: False, *, limit_s: float = START_LIMIT_S
+    ) -> str:
         """Return the address that it writes to `path` when it listens. Empty if `cancelled` returns True first.
 
         Raises:
-            RmFailedError: It ended, or wrote no address within START_LIMIT_S seconds.
+            RmFailedError: It ended, or wrote no address within `limit_s` seconds.
         """
-        deadline_s = time.monotonic() + START_LIMIT_S
+        deadline_s = time.monotonic() + limit_s
         while not cancelled():
             self.check()
             if path.is_file():
                 return path.read_text(encoding="utf-8").strip()
             if time.monotonic() > deadline_s:
                 remedy = f"its log ends with:\n{self._tail()}"
-                raise RmFailedError(f"the ResourceManager was not ready within {START_LIMIT_S:g} s", remedy=remedy)
+                raise RmFailedError(f"the ResourceManager was not ready within {limit_s:g} s", remedy=remedy)
             time.sleep(_POLL_S)
         return ""
 

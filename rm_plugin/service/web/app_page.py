@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from urllib.parse import quote
 
@@ -14,19 +13,20 @@ from rm_plugin.service.web.documents import explanation_of, newest_round
 from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.parts import AppNames, app_state
 from rm_plugin.service.web.stream import app_mark
+from themis.event_words import sentence
 from themis.leases import Lease
 from themis.lifecycle import JobState
 from themis.rho import HEADLINE, RhoDefinition
-from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
+from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles, valued
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import chart, label, page
-from themis.web.static_files import ACTIONS_SCRIPT, LOGS_SCRIPT
+from themis.web.static_files import ACTIONS_SCRIPT, LOGS_SCRIPT, TABLES_SCRIPT
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
 MAX_JOBS = 300
 MAX_LEASES = 300
-_DETAIL_LETTERS = 300
+_SENTENCE_LETTERS = 400
 _LOSSES_NOTE = "Each point is the mean of some losses in a row. A click on a job in the legend hides its curve."
 _PARAMETERS_NOTE = "A line is a job; it ends at the newest loss, the least at the bottom. The legend has its values."
 _TIMELINE_NOTE = "Above the jobs, below the GPUs that were leased. Drag to zoom, double-click to go back."
@@ -54,7 +54,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         *_leases(page_state, entry),
         *((_another_users(),) if is_private else (_logs(entry), _events(page_state, entry))),
         charts_from="../static/",
-        scripts=(ACTIONS_SCRIPT, LOGS_SCRIPT),
+        scripts=(ACTIONS_SCRIPT, LOGS_SCRIPT, TABLES_SCRIPT),
         stream=f"{_source(entry)}/stream?after={quote(app_mark(page_state.manager, entry))}",
     )
 
@@ -224,7 +224,7 @@ def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
         (
             join((job.job_id, label("best")), " ") if job.job_id == best else job.job_id,
             _job_state(job),
-            f"{job.iteration}/{job.target_iteration}",
+            valued(f"{job.iteration}/{job.target_iteration}", job.iteration),
             number(job.loss if job.has_loss else None),
             number(job.accuracy if job.has_accuracy else None),
             join((job.gpus, label(job.device)), " ") if job.gpus and job.device else job.gpus or "",
@@ -235,7 +235,7 @@ def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
         for job in jobs[:MAX_JOBS]
     ]
     more = [element("p", f"and {len(jobs) - MAX_JOBS} more")] if len(jobs) > MAX_JOBS else []
-    return [table(heads, rows, numbers=heads[2:8]), *more]
+    return [table(heads, rows, numbers=heads[2:8], sort_as="jobs"), *more]
 
 
 def _tracked_runs(entry: AppEntry) -> list[Markup]:
@@ -278,14 +278,14 @@ def _another_users() -> Markup:
 
 def _events(page_state: PageState, entry: AppEntry) -> Markup:
     events = page_state.event_index.events_of(entry.app_id)
-    heads = ("when", "what", "detail")
-    rows = [(moment(event.time_s), event.kind, element("code", _detail(event))) for event in events]
+    noun = page_state.device_noun
+    rows = [(moment(event.time_s), _sentence(event, noun)) for event in events]
     address = f"../api/v1/events?app={entry.app_id}"
     everything = element("p", link(address, "All events as JSON"))
     note = "Newest first, without the progress of jobs."
-    return section("Newest events", table(heads, rows), everything, note=note)
+    return section("Newest events", table(("when", "what"), rows), everything, note=note)
 
 
-def _detail(event: StoredEvent) -> str:
-    parts = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in event.detail.items())
-    return parts if len(parts) <= _DETAIL_LETTERS else parts[:_DETAIL_LETTERS] + " .."
+def _sentence(event: StoredEvent, noun: str) -> str:
+    text = sentence(event.kind, event.detail, event.time_s, noun)
+    return text if len(text) <= _SENTENCE_LETTERS else text[:_SENTENCE_LETTERS] + " .."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from rm_plugin.service.app_pages import AppPage
@@ -9,11 +10,13 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.parts import AppNames, app_state
 from themis.rho import HEADLINE
-from themis.web.elements import Markup, element, link, outside_link, section, table
+from themis.web.elements import Markup, element, link, outside_link, search_of, section, table, valued
 from themis.web.formatting import counted, duration, number, percent
 from themis.web.frame import page
+from themis.web.static_files import TABLES_SCRIPT
 
 APPS_A_PAGE = 200
+MAX_OWNERS = 200
 _RHO = f"rho, {HEADLINE}"
 
 
@@ -27,16 +30,20 @@ def apps_page(page_state: PageState, shown: AppPage) -> str:
         element("h1", "Apps ", element("small", counted(page_state.manager.entries.count(), "app"))),
         section(
             "Active apps first, the newest of each first",
+            search_of("apps"),
             apps_table(page_state, names, shown.entries),
             element("p", more),
         ),
+        charts_from="static/",
+        scripts=(TABLES_SCRIPT,),
     )
 
 
 def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
     """Apps, one a row."""
     devices, time = page_state.devices_label, f"{page_state.device_noun} time"
-    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", devices, "wants", time, "its own page")
+    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", devices, "wants", time, "why it waits", "page")
+    waiting = page_state.manager.estimates.waiting_of(filter(page_state.controls, entries))
     rows = [
         (
             names.id_link(entry.app_id),
@@ -44,13 +51,32 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             entry.spec.user,
             entry.spec.queue,
             app_state(entry),
-            number(page_state.rho(entry)),
-            percent(entry.progress),
+            valued(number(rho := page_state.rho(entry)), rho),
+            valued(percent(entry.progress), entry.progress),
             "" if entry.ended else page_state.gpus_held(entry),
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
-            duration(page_state.gpu_time_s(entry)),
+            valued(duration(time_s := page_state.gpu_time_s(entry)), time_s),
+            element("span", waiting[entry.app_id].reason, class_="words") if entry.app_id in waiting else "",
             outside_link(entry.page_url, "app master") if entry.page_url else "",
         )
         for entry in (page_state.seen(each, whole=False) for each in entries)
     ]
-    return table(heads, rows, numbers=(_RHO, "progress", devices, "wants", time))
+    return table(heads, rows, numbers=(_RHO, "progress", devices, "wants", time), sort_as="apps")
+
+
+def owners_table(page_state: PageState) -> Markup:
+    """Who holds and who waits: the apps that have not ended, by user and queue."""
+    devices, totals = page_state.devices_label, defaultdict[tuple[str, str], list[int]](lambda: [0, 0, 0, 0])
+    for entry in page_state.manager.entries.living():
+        held = page_state.gpus_held(entry)
+        wants = entry.heartbeat.unmet_gpus
+        row = totals[entry.spec.user, page_state.manager.app_masters.queue(entry)]
+        for at, value in enumerate((1, int(not held), held, wants)):
+            row[at] += value
+    most_first = sorted(totals.items(), key=lambda item: (-item[1][2], item[0]))
+    numbers = ("apps", f"without a {page_state.device_noun}", devices, "wants")
+    rows = [
+        (user, queue, apps, without or "", held, f"+{wants}" if wants else "")
+        for (user, queue), (apps, without, held, wants) in most_first[:MAX_OWNERS]
+    ]
+    return table(("user", "queue", *numbers), rows, numbers=numbers, sort_as="owners")

@@ -10,6 +10,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.store import StoredEvent, StoreError
 from rm_plugin.service.web.round_record import RoundRecord
@@ -100,6 +102,8 @@ class EventIndex:
     def events_of(self, app_id: str) -> list[StoredEvent]:
         """Return an app's newest events, newest first, without its jobs' progress.
 
+        Leases that change together are one event, whose `gpu` lists their GPUs.
+
         Returns an empty list for an app that is not among the last `APPS_KEPT` with events.
         """
         return list(reversed(self._events.get(app_id, ())))
@@ -120,7 +124,12 @@ class EventIndex:
                 _COUNTED[event.kind](self.totals, event.detail)
 
     def _keep(self, event: StoredEvent) -> None:
-        self._events.setdefault(event.app_id, deque(maxlen=EVENTS_KEPT)).append(event)
+        events = self._events.setdefault(event.app_id, deque(maxlen=EVENTS_KEPT))
+        if events and _lease_change(events[-1]) == _lease_change(event) is not None:
+            gpus = events.pop().detail["gpu"]
+            gpus = [*(gpus if isinstance(gpus, list) else [gpus]), event.detail["gpu"]]
+            event = replace(event, detail={**event.detail, "gpu": gpus})
+        events.append(event)
         self._events.move_to_end(event.app_id)
         if len(self._events) > APPS_KEPT:
             self._events.popitem(last=False)
@@ -150,6 +159,14 @@ class EventIndex:
         elif event.kind == "round_ended":
             totals.rounds[record.outcome] = totals.rounds.get(record.outcome, 0) + 1
             totals.round.add(record.duration_s or 0.0)
+
+
+def _lease_change(event: StoredEvent) -> tuple[object, ...] | None:
+    """What events of leases have in common that change together, one a GPU. None for other events."""
+    if not event.kind.startswith("lease_") or "gpu" not in event.detail:
+        return None
+    common = {name: value for name, value in event.detail.items() if name not in ("lease_id", "gpu")}
+    return event.kind, event.time_s, common
 
 
 def _restarted(totals: Totals, _detail: Mapping[str, object]) -> None:

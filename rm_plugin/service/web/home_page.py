@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rm_plugin.service.web.apps_page import apps_table
+from rm_plugin.service.web.apps_page import apps_table, owners_table
 from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
 from rm_plugin.service.web.stream import cluster_mark
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
 from themis.rho import HEADLINE, RhoDefinition
-from themis.web.elements import Markup, element, join, link, markup, section, tiles
+from themis.web.elements import Markup, element, join, link, markup, search_of, section, tiles
 from themis.web.formatting import counted, from_now, number
 from themis.web.frame import chart, label, page
+from themis.web.static_files import TABLES_SCRIPT
 
 MAX_MACHINES = 200
 MAX_APPS = 200
@@ -33,6 +34,7 @@ def home_page(page_state: PageState) -> str:
         section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE.format(page_state.device_noun)),
         section("Use and fairness", chart("usage", "api/v1/usage", _USAGE), note=_USAGE_NOTE),
         section("Apps", *_apps(page_state, names), note=_APPS_NOTE),
+        *_owners(page_state),
         section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE.format(page_state.device_noun)),
         element(
             "p",
@@ -43,6 +45,7 @@ def home_page(page_state: PageState) -> str:
             ".",
         ),
         charts_from="static/",
+        scripts=(TABLES_SCRIPT,),
         stream=f"api/v1/stream?after={cluster_mark(page_state.manager)}",
     )
 
@@ -58,6 +61,7 @@ _APPS_NOTE = (
     f"Finish-time fairness rho by {HEADLINE}: the time to the end over {HEADLINE.sentence}. Of an app that runs "
     "the end is an estimate; pages of ended apps have the other definitions."
 )
+_OWNERS_NOTE = "The apps that have not ended: who holds {0}s, and who could use more."
 _ROUNDS_NOTE = (
     f"An auction offers GPUs to the apps of the worst rho, by {RhoDefinition.THEMIS}, as their app masters report it; "
     "what a winner kept is its share after the hidden payment. "
@@ -148,10 +152,17 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     shown = [*entries.living()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
-    parts = [apps_table(page_state, names, shown)]
+    parts = [search_of("apps"), apps_table(page_state, names, shown)]
     if more := page_state.manager.entries.count() - len(shown):
         parts.append(element("p", link("apps", f"and {counted(more, 'more app')}")))
     return parts
+
+
+def _owners(page_state: PageState) -> list[Markup]:
+    if not page_state.manager.entries.living():
+        return []
+    note = _OWNERS_NOTE.format(page_state.device_noun)
+    return [section("Users and queues", owners_table(page_state), note=note)]
 
 
 # ---- rounds ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,9 @@
 """The parser of a single command behaves like the parser of all commands."""
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 
 from themis.parser import HelpfulParser
@@ -103,3 +107,13 @@ def test_prefix_of_option_is_accepted():
 def test_numbers_must_be_plain(capsys, option, shown, number):
     assert main(["simulate", "--policy", "themis", "--workload", "w1-small", option, number]) == 2
     assert f"argument {shown}: invalid " in capsys.readouterr().err
+
+
+def test_commands_of_the_systemd_unit_exist():
+    unit = (Path(__file__).parents[3] / "conf/themis-rm.service").read_text(encoding="utf-8")
+    commands = dict(re.findall(r"^(ExecStart|ExecStop)=/opt/themis/bin/themis (.*)$", unit, re.MULTILINE))
+    start, stop = [build_parser().parse_args(shlex.split(commands[key])) for key in ("ExecStart", "ExecStop")]
+    assert start.config == "/etc/themis/themis.yaml"
+    assert stop.keep_apps
+    # systemd must not kill it earlier than the command gives up.
+    assert stop.timeout < float(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[1])

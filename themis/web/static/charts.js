@@ -134,7 +134,7 @@ function spanAt(u, rows, now_s) {
 // pointer is on.
 const KINDS = {
   losses(data) {
-    const jobs = data.jobs;
+    const jobs = data.jobs.toSorted((a, b) => a.job_id.localeCompare(b.job_id, undefined, { numeric: true }));
     const tables = jobs.map((job) => [job.iterations, job.losses]);
     return {
       columns: jobs.length ? uPlot.join(tables) : [[]],
@@ -193,7 +193,7 @@ const KINDS = {
     };
   },
   usage(data) {
-    const noun = data.device_noun;
+    const noun = data.device_noun, { time_s } = data;
     return {
       columns: [data.time_s, data.leased, data.available, data.max_rho],
       series: [
@@ -201,6 +201,8 @@ const KINDS = {
         { label: `${noun}s available`, stroke: colour("--dim"), width: 1, dash: [4, 4], value: (_, v) => shown(v) },
         { label: "max rho", stroke: colour("--bad"), width: 2, dash: [8, 4], scale: "rho", spanGaps: false, value: (_, v) => shown(v) },
       ],
+      // One sample alone would have an axis of years.
+      ranges: { x: time_s.length === 1 && [time_s[0] - 60, time_s[0] + 60], y: [0, 1.1 * Math.max(1, ...data.available)] },
       time: true,
       axes: [axis("time (UTC)", { values: (_, splits) => splits.map(clock), space: 76 }), axis(`${noun}s`, { scale: "y", size: 50 }), axis("max rho", { scale: "rho", side: 1, size: 50, grid: { show: false } })],
       canLog: false,

@@ -448,6 +448,20 @@ def test_a_pace_is_journaled_when_it_is_new_or_changed_by_a_tenth(bench):
     assert len(lines) == total
 
 
+def test_a_pace_that_swings_for_months_takes_few_lines_of_the_journal(bench):
+    """A line for each change would grow with the job's time. After a line the job must be a tenth further."""
+    one = bench()
+    lines = []
+    one.journal._append = lines.append
+    job = one.search.jobs["j0"]
+    for turn in range(200):
+        run_on(job, "", (0.5, 0.1)[turn % 2], lines=60)
+        one.search.keep_measurements(job)
+    assert 10 < len(lines) < 60
+    # The newest line is about as new as the job is long.
+    assert lines[-1]["measured"]["iteration"] > 0.8 * job.profile.iteration
+
+
 def test_a_silent_job_is_silent_in_the_next_attempt_too(bench):
     one = bench(replace(spec(), estimate=Estimate()))
     profile = one.search.jobs["j0"].profile

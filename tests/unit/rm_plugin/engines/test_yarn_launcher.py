@@ -275,6 +275,32 @@ def test_unreadable_answer_does_not_end_polling(living, caplog):
     assert [end.exit_code for end in run(yarn, scenario)] == [0]
 
 
+def test_outage_of_yarn_is_logged_as_it_begins_and_as_it_ends(living, caplog):
+    yarn = FakeYarn()
+    answers = yarn.reports
+    asked = []
+
+    def unavailable(**filters):
+        asked.append(None)
+        raise UnreachableError("YARN is unavailable")
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        caplog.clear()
+        yarn.reports = unavailable
+        await until(lambda: len(asked) > 3)
+        yarn.reports = answers
+        yarn.end("application_17_0001", AppState.FINISHED)
+        await until(lambda: exits)
+
+    caplog.set_level("INFO")
+    run(yarn, scenario)
+    assert [record.getMessage() for record in caplog.records if "list" in record.getMessage()] == [
+        "YARN does not list its applications: YARN is unavailable",
+        "YARN lists its applications again",
+    ]
+
+
 def test_queue_of_settings_overrides_apps_queue(living):
     yarn = FakeYarn()
 

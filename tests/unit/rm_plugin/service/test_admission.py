@@ -29,6 +29,21 @@ def test_valid_app_is_accepted():
     check_app(with_job(job_id="application_1506638472019_10258"), CLUSTER)
 
 
+def test_further_apps_are_checked_without_a_walk_over_all_machines():
+    walks = []
+
+    class Machines(tuple):
+        def __iter__(self):
+            walks.append(self)
+            return super().__iter__()
+
+    cluster = Cluster(name="c", machines=Machines(CLUSTER.machines))
+    check_app(APP, cluster)
+    first = len(walks)
+    check_app(APP, cluster)
+    assert first and len(walks) == first
+
+
 @pytest.mark.parametrize(
     ("app", "message"),
     [

@@ -116,3 +116,11 @@ def test_unknown_name_is_answered_with_similar_one_or_few():
         apps.get("nobody")
     assert len(str(raised.value)) < 200
     assert "and 298 more" in str(raised.value)
+
+
+def test_name_of_many_running_apps_is_answered_with_few_of_them():
+    apps = entries(*[RUNNING] * 3_000)
+    with pytest.raises(InputError, match="3000 running apps have this name") as raised:
+        apps.get(SPEC.name)
+    assert len(str(raised.value)) < 250
+    assert "app-3000" in str(raised.value)

@@ -1,5 +1,8 @@
 """Pausing and resuming apps, over memory adapters: what is written, what is asked of the app master, what it costs."""
 
+import asyncio
+import logging
+
 import pytest
 from instant_loop import run_instantly
 from service_cases import app, heartbeat, registration
@@ -175,9 +178,10 @@ class TestPauseInAnEngine:
         run(tmp_path, scenario)
 
     @pytest.mark.parametrize("started", [True, False])
-    def test_pause_is_done_once_an_engine_that_was_away_is_back(self, tmp_path, monkeypatch, started):
+    def test_pause_is_done_once_an_engine_that_was_away_is_back(self, tmp_path, monkeypatch, started, caplog):
         """Until then something of the app may run: it keeps its GPUs, and cannot be resumed."""
         monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.01)
+        caplog.set_level(logging.INFO)
         asked = []
 
         async def unavailable(*_):
@@ -192,6 +196,7 @@ class TestPauseInAnEngine:
                 await grant(rm, entry, 2)
                 away.setattr(rm.launcher, "kill", unavailable)
                 asked.clear()
+                caplog.clear()
                 await rm.manager.pause(entry.app_id)
                 await until(lambda: len(asked) > 2)
                 rm.manager.app_masters.check_apps()
@@ -202,6 +207,38 @@ class TestPauseInAnEngine:
             assert not rm.launcher.living
             assert not rm.arbiter.table.live
             assert not entry.failed_at_s
+            # One line as the outage begins, and one as it ends: no traceback for each try.
+            assert [(record.levelname, record.exc_info) for record in caplog.records] == [
+                ("WARNING", None),
+                ("INFO", None),
+            ]
+
+        run(tmp_path, scenario)
+
+    def test_app_that_is_resumed_while_its_start_is_still_in_flight_has_one_app_master(self, tmp_path, monkeypatch):
+        """The engine knows nothing yet of a start that it has not received, so a kill finds nothing."""
+        received = asyncio.Event()
+
+        async def scenario(rm):
+            launch = rm.launcher.launch
+
+            async def launch_slowly(order):
+                if order.attempt == 1:
+                    await received.wait()
+                return await launch(order)
+
+            monkeypatch.setattr(rm.launcher, "launch", launch_slowly)
+            entry = await rm.manager.submit(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            await asyncio.sleep(1.0)
+            with pytest.raises(InputError, match="not paused yet"):
+                await rm.manager.resume(entry.app_id)
+            received.set()
+            await until(lambda: entry.state is AppState.PAUSED)
+            assert not rm.launcher.living
+            await rm.manager.resume(entry.app_id)
+            assert [am.attempt for am in rm.launcher.launched] == [1, 2]
+            assert rm.launcher.living[entry.app_id].attempt == entry.attempt == 2
 
         run(tmp_path, scenario)
 

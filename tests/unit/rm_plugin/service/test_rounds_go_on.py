@@ -46,6 +46,28 @@ def test_round_without_report_is_repeated_while_gpus_are_free(tmp_path, deaf_for
     assert reasons == [["app arrived"], *[["answers missing"]] * deaf_for]
 
 
+def test_round_without_bids_has_no_auction(tmp_path):
+    """An auction takes a process and seconds. The GPUs go to the app that did not bid."""
+    asked = []
+
+    class Auctioneer:
+        async def run(self, market):
+            asked.append(market)
+
+    def before(rm):
+        rm.rounds._auctioneer = Auctioneer()
+
+    rm = played(tmp_path, before=before, policy="themis", bid_deadline_s=0.05)
+    (detail,) = [event.detail for event in rm.store.events() if event.kind == "round_auctioned"]
+    assert {name: detail[name] for name in ("status", "bidders", "solve_ms", "market")} == {
+        "status": "no bids",
+        "bidders": 0,
+        "solve_ms": 0.0,
+        "market": "",
+    }
+    assert not asked
+
+
 def test_pause_grows_while_report_is_missing(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, report_deadline_s=0.01) as rm:

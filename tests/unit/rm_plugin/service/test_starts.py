@@ -6,8 +6,10 @@ import pytest
 from service_cases import app, registration
 
 from rm_plugin.service import starts
+from rm_plugin.service.app_masters import RELAUNCH_EVERY_S
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.starts import Starts
+from themis.errors import UnreachableError
 from themis.lifecycle import AppState
 
 
@@ -100,6 +102,27 @@ def test_recovery_starts_at_most_limit(tmp_path):
             await again.manager.app_masters.recover()
             await asyncio.sleep(0.05)
             assert launched(again) == ["app-0001", "app-0002"]
+
+    run(scenario)
+
+
+def test_apps_that_waited_for_the_engine_start_at_most_limit_at_once(tmp_path, monkeypatch):
+    async def unavailable(_):
+        raise UnreachableError("YARN is unavailable")
+
+    async def scenario():
+        async with memory_service(tmp_path, am_starts_at_once=2) as rm:
+            with monkeypatch.context() as away:
+                away.setattr(rm.launcher, "launch", unavailable)
+                entries = await burst(rm, 6)
+                await until(lambda: all(entry.launch_wait for entry in entries))
+            rm.clock.advance_to(rm.clock.now_s() + RELAUNCH_EVERY_S)
+            rm.manager.app_masters.check_apps()
+            await until(lambda: len(launched(rm)) == 2)
+            await asyncio.sleep(0.05)
+            assert len(launched(rm)) == 2
+            await rm.manager.register(registration(entries[0]))
+            await until(lambda: len(launched(rm)) == 3)
 
     run(scenario)
 

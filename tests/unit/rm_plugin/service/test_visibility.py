@@ -74,7 +74,7 @@ def test_users_own_app_comes_before_one_of_another_user_with_the_same_name(tmp_p
                 await rm.manager.submit(replace(SPEC, name="train", user=user))
             for user in ("ann", "bob", "eve"):
                 assert (await rm.manager.find("train", user)).spec.user == user
-            with pytest.raises(InputError, match="several running apps have this name"):
+            with pytest.raises(InputError, match="3 running apps have this name"):
                 await rm.manager.find("train", "ivy")
 
     asyncio.run(scenario())

@@ -100,6 +100,14 @@ class TestValues:
         read = "true" if word.lower() in ("on", "yes") else "false"
         assert f"f.yaml, line 2: a word that YAML reads as {read}: {word!r}" in refusal(f"name: x\nshort: {word}")
 
+    def test_all_words_and_numbers_that_yaml_reads_as_others_are_named_at_once(self):
+        found = refusal("name: no\nshort: 010\nleaf: {grace: 1:30}\n")
+        assert [line.split(";")[0] for line in found.splitlines()] == [
+            "f.yaml, line 1: a word that YAML reads as false: 'no'",
+            "f.yaml, line 2: a number that YAML reads as 8: '010'",
+            "f.yaml, line 3: a number that YAML reads as 90: '1:30'",
+        ]
+
     @pytest.mark.parametrize("word", ["true", "True", "TRUE"])
     def test_true_may_be_written_in_any_case(self, word):
         assert fit(Root, parse_yaml(f"name: x\nsure: {word}", "f"), "f").sure is True

@@ -20,6 +20,7 @@ from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis_lab.testbed.audit import audit
 from themis_lab.testbed.colours import app_colours
+from themis_lab.testbed.events import Event
 from themis_lab.testbed.facts import Ending, RunFacts, read_facts, write_facts
 from themis_lab.testbed.live import Display, Snapshot, headline, plain_line, table
 from themis_lab.testbed.outcome import failed_conditions, print_outcome
@@ -204,6 +205,23 @@ def test_page_states_emulation_and_replay(text: str):
 def test_user_names_are_escaped(text: str):
     assert "one &amp; two &lt;3&gt;" in text
     assert "<3>" not in text
+
+
+def test_troubles_are_told_in_sentences(record: RunRecord, report: Report, text: str):
+    event = Event(
+        sequence=10**6, time_s=record.events[0].time_s + 3.0, kind="job_restarted", app_id=record.apps[0].app_id
+    )
+    lost = replace(event, detail={"job_id": "job-7", "reason": "<gone>"})
+    troubled = page(replace(record, events=(*record.events, lost)), report)
+    assert "job-7 is started again: &lt;gone&gt;" in troubled
+    assert "&lt;gone&gt;" not in text
+
+
+@pytest.mark.parametrize("title", ["Fairness over time", "What the real apps learn"])
+def test_lines_differ_by_more_than_colour(text: str, title: str):
+    figure = text.partition(f"<h2>{title}</h2>")[2].partition("</section>")[0]
+    # The fair share is dashed too.
+    assert len(re.findall("stroke-dasharray", figure)) > 1
 
 
 def test_page_supports_light_and_dark(text: str):

@@ -136,3 +136,17 @@ def test_apps_with_oldest_events_are_dropped():
         assert len(index.events_of("new")) == 1
 
     run(scenario)
+
+
+def test_leases_that_change_together_are_one_event():
+    async def scenario():
+        case = RmCase(((4,),))
+        case.running("many", rho=1.0)
+        case.grant(app_0001={"m00": 3})
+        case.clock.advance_to(case.clock.now_s() + 1.0)
+        case.grant(round_id=2, app_0001={"m00": 1})
+        later, first, _submitted = index_of(case).events_of("app-0001")
+        assert first.detail["gpu"] == ["m00/0", "m00/1", "m00/2"]
+        assert later.detail["gpu"] == "m00/3"
+
+    run(scenario)

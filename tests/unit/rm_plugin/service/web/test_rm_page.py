@@ -2,9 +2,9 @@
 
 from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
-from rm_plugin.service.web import routes
+from rm_plugin.service.web import readers, routes
 from themis.cluster import GpuId
-from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT
+from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT, TABLES_SCRIPT
 from themis.wire import themis_pb2 as pb
 
 
@@ -43,6 +43,28 @@ class TestHome:
             assert text.index("app-0002") < text.index("app-0001") < text.index("app-0003")
             assert "rho, fluid" in text
             assert "FAILED" in text
+
+        run(scenario)
+
+    def test_users_and_queues_show_who_holds_and_who_waits(self):
+        async def scenario():
+            case = busy()
+            case.running("other", rho=2.0, unmet=8, user="eve", queue="research")
+            async with served(case) as site:
+                text = Elements(await site.text("/")).text
+            # Apps, those without a GPU, GPUs, and how many more they could use.
+            assert "adadefault2" + "5+4" in text
+            assert "everesearch11" + "0+8" in text
+
+        run(scenario)
+
+    def test_apps_say_why_they_wait_to_their_user_only(self, monkeypatch):
+        async def scenario():
+            for reader, seen in (("ada", 1), ("eve", 0)):
+                monkeypatch.setattr(readers, "user_name", lambda _uid, reader=reader: reader)
+                async with served(busy()) as site:
+                    text = Elements(await site.text("/")).text
+                assert text.count("left them to other apps or for the next round") == seen
 
         run(scenario)
 
@@ -113,7 +135,7 @@ class TestAppPage:
             assert "1 of 1 that could use more" in page.text
             assert "Newest round" in page.text
             assert "in about" in page.text
-            assert "app_submitted" in page.text
+            assert "hungry was submitted by ada" in page.text
             assert "its loss is no number since iteration 38" in page.text
             assert "https://wandb.ai/me/digits/runs/1b2c" in page.text
 
@@ -193,8 +215,9 @@ class TestHostileNames:
                     page = Elements(text)
                     # The scripts are ours, and no element or attribute came with a name.
                     sources = [script.get("src", "").rpartition("/")[2] for script in page.of("script")]
-                    of_app = ["", *CHART_SCRIPTS, ACTIONS_SCRIPT, LOGS_SCRIPT]
-                    assert sources in ([""], ["", *CHART_SCRIPTS], of_app), path
+                    of_apps = ["", *CHART_SCRIPTS, TABLES_SCRIPT]
+                    of_app = ["", *CHART_SCRIPTS, ACTIONS_SCRIPT, LOGS_SCRIPT, TABLES_SCRIPT]
+                    assert sources in ([""], of_apps, of_app), path
                     assert not [tag for tag, attrs in page.found if any(name.startswith("on") for name in attrs)]
                     assert "alert(7)" in page.text
 
