@@ -94,7 +94,8 @@ def print_tables(documents: Sequence[Document]) -> None:
         console.print(_apps(documents[0]))
         console.print()
     figures = _figures(columns)
-    if console.measure(figures).maximum <= console.width:
+    unbounded = console.options.update(width=sys.maxsize)
+    if console.measure(figures, options=unbounded).maximum <= console.width:
         console.print(figures)
     else:
         console.print(_by_policy(columns))
