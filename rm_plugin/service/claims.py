@@ -55,7 +55,7 @@ MAX_SPEED_ERROR = 10.0
 
 OVERRUN, SLACK_GPU_S = 1.25, 600.0
 """An app overran its first claim if the meter shows more than 1.25 times as much, plus 600 reference GPU seconds.
-Honest estimates err, and short apps err by whole restarts. The policy `fair_finish` has the same bounds."""
+Honest estimates err, and short apps err by whole restarts. The policy `fair_finish` has the same factor."""
 
 WITHIN_APP = "has as many GPUs as all its jobs can use"
 """In the note of a cut that an honest app master meets, too: while a job moves, it demands GPUs that it has already."""
