@@ -86,7 +86,10 @@ def show(session: Session, arguments: Namespace) -> int:
     """Show one app."""
     with session.connect() as client:
         app = client.show(arguments.app)
-    session.terminal.say(dump(app_object(app)) if arguments.json else app_text(app))
+    if arguments.json:
+        session.terminal.say(dump(app_object(app)))
+    else:
+        session.terminal.show(app_text(app))
     return OK
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from submarine_client import status
 from submarine_client.connection import Connection
-from submarine_client.table import MISSING, age, moment, number, percent, shortened, table
+from submarine_client.show import waiting_text
+from submarine_client.table import MISSING, age, moment, percent, shortened, table
 from submarine_client.terminal import harmless
 from themis.lifecycle import AppState
-from themis.rho import HEADLINE
+from themis.rho import HEADLINE, rho_text
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
@@ -75,7 +76,7 @@ def list_text(apps: Sequence[pb.AppStatus], now_s: float, width: int) -> str:
     rows = [
         (
             *(app.app_id, harmless(app.name), shortened(harmless(app.user), _WIDEST_USER), status.shown_state(app)),
-            *(age(now_s - app.submitted_at_s), percent(app.progress), str(app.gpus), number(status.rho(app))),
+            *(age(now_s - app.submitted_at_s), percent(app.progress), str(app.gpus), rho_text(status.rho(app))),
         )
         for app in apps
     ]
@@ -95,8 +96,8 @@ def wide_text(apps: Sequence[pb.AppStatus]) -> str:
     rows = [
         (
             *(app.app_id, app.name, app.user, app.queue, status.shown_state(app), percent(app.progress), str(app.gpus)),
-            *(number(status.rho(app)), app.tuner, moment(app.submitted_at_s), moment(app.finished_at_s)),
-            app.waits_for or MISSING,
+            *(rho_text(status.rho(app)), app.tuner, moment(app.submitted_at_s), moment(app.finished_at_s)),
+            waiting_text(app) or MISSING,
         )
         for app in apps
     ]

@@ -59,6 +59,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "engine_id": app.engine_id or None,
         "checkpoint_uri": app.checkpoint_uri or None,
         "page_url": app.page_url or None,
+        "app_page_url": app.app_page_url or None,
         "diagnostics": app.diagnostics,
         "waits_for": app.waits_for or None,
         "waiting": _waiting_object(app.waiting) if app.HasField("waiting") else None,
@@ -71,7 +72,12 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
 
 
 def _waiting_object(waiting: pb.AppWaiting) -> dict[str, Any]:
-    return {"reason": waiting.reason, "rank": waiting.rank or None, "of": waiting.of}
+    return {
+        "reason": waiting.reason,
+        "rank": waiting.rank or None,
+        "of": waiting.of,
+        "wanted_gpus": waiting.wanted_gpus or None,
+    }
 
 
 def _estimate_object(estimate: pb.AppEstimate) -> dict[str, Any]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from submarine_client import status
+from submarine_client.colours import has_colours, with_colours
 from submarine_client.show import end_line, progress_line
 from submarine_client.terminal import Terminal
 from themis.wire import themis_pb2 as pb
+
+_BAR_WIDTH = 20
 
 LINE_EVERY_S = 5.0
 """Minimum seconds between two lines of an app whose state has not changed."""
@@ -66,7 +72,7 @@ class LineProgress:
     def _end(self, app: pb.AppStatus) -> None:
         if app.app_id not in self._ended:
             self._ended.add(app.app_id)
-            self._terminal.say(end_line(app))
+            self._terminal.show(end_line(app))
 
     def _go_on(self, app: pb.AppStatus) -> None:
         stage, line, now_s = (app.state, app.phase), progress_line(app), self._now_s()
@@ -78,7 +84,7 @@ class LineProgress:
 
 
 class LiveProgress:
-    """One line per app, redrawn in place, and removed once every app has ended."""
+    """A bar and a line per app, redrawn in place, and removed once every app has ended."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -89,8 +95,16 @@ class LiveProgress:
         """Redraw."""
         self._live.start()
         running = [app for app in apps if not status.has_ended(app)]
-        lines = [Text(progress_line(app), overflow="ellipsis", no_wrap=True) for app in running]
-        self._live.update(Group(*lines), refresh=True)
+        lines = Table.grid(padding=(0, 1))
+        lines.add_column(width=_BAR_WIDTH)
+        lines.add_column(overflow="ellipsis", no_wrap=True)
+        for app in running:
+            text = progress_line(app)
+            lines.add_row(
+                ProgressBar(total=1.0, completed=0.0 if math.isnan(app.progress) else app.progress, width=_BAR_WIDTH),
+                Text.from_ansi(with_colours(text) if has_colours(self._terminal.err) else text),
+            )
+        self._live.update(lines, refresh=True)
         for app in apps:
             if status.has_ended(app) and app.app_id not in self._ended:
                 self._ended[app.app_id] = end_line(app)
@@ -105,4 +119,4 @@ class LiveProgress:
         """Erase the redrawn lines, then print how the apps ended."""
         self._live.stop()
         while self._ended:
-            self._terminal.say(self._ended.pop(next(iter(self._ended))))
+            self._terminal.show(self._ended.pop(next(iter(self._ended))))

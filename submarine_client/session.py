@@ -12,7 +12,7 @@ from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import app_object, dump
 from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
-from submarine_client.status import is_at_rest, is_paused, succeeded
+from submarine_client.status import is_at_rest, is_paused, is_waiting, succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.apps import AppSpec
@@ -62,7 +62,11 @@ class Session(Value, frozen=True, kw_only=True):
         try:
             with self.connect() as client:
                 while True:
-                    self._say_apps(*select(client, selection), arguments.output, what)
+                    apps, more = select(client, selection)
+                    if arguments.output == "wide":
+                        # A list has no reason why an app waits.
+                        apps = [client.show(app.app_id) if is_waiting(app) else app for app in apps]
+                    self._say_apps(apps, more, arguments.output, what)
                     if not arguments.watch:
                         return OK
                     self.pace.sleep(arguments.watch)
@@ -81,9 +85,9 @@ class Session(Value, frozen=True, kw_only=True):
         elif output == "name":
             self.terminal.say("\n".join(app.app_id for app in apps))
         elif output == "wide":
-            self.terminal.say(wide_text(apps))
+            self.terminal.show(wide_text(apps))
         else:
-            self.terminal.say(list_text(apps, time.time(), self.terminal.width))
+            self.terminal.show(list_text(apps, time.time(), self.terminal.width))
         if more:
             self.terminal.note(f"and up to {more} more; --limit 0 lists all")
 
@@ -99,7 +103,7 @@ class Session(Value, frozen=True, kw_only=True):
         for app in wait_for(client, app_ids, progress, self.pace, until=is_at_rest):
             # The progress names apps that have ended.
             if is_paused(app):
-                self.terminal.say(f"{app.app_id} {app.state}")
+                self.terminal.show(f"{app.app_id} {app.state}")
 
     def write_logs(self, client: Connection, app_id: str, job_id: str, *, follow: bool, tail: int = 0) -> None:
         """Print the logs, or begin with the last `tail` lines of each. A line names the source at each change."""
@@ -115,4 +119,4 @@ class Session(Value, frozen=True, kw_only=True):
     def kill(self, client: Connection, app: pb.AppStatus, reason: str) -> None:
         """Kill an app and print its state."""
         after = client.kill(app.app_id, reason)
-        self.terminal.say(f"{after.app_id} {after.state}")
+        self.terminal.show(f"{after.app_id} {after.state}")

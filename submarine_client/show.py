@@ -10,7 +10,7 @@ from submarine_client.table import MISSING, assignments, moment, number, percent
 from submarine_client.terminal import harmless
 from themis.apps import AppSpec, ProgramSpec
 from themis.code_archive import files_in
-from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS
+from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, rho_text
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
@@ -61,10 +61,12 @@ def progress_line(app: pb.AppStatus) -> str:
         parts.append(f"phase {status.phase(app)} of {app.phases}")
     parts += [percent(app.progress), _gpus(app.gpus)]
     if app.rho > 0:
-        parts.append(f"rho {number(app.rho)} ({HEADLINE})")
+        parts.append(f"rho {rho_text(app.rho)} ({HEADLINE})")
     best = status.best_job(app)
     if best is not None:
-        parts.append(f"best {best.job_id} ({_score(best)})")
+        parts.append(f"best {best.job_id} ({_score(app, best)})")
+    if app.HasField("estimate") and math.isfinite(app.estimate.end_s.median):
+        parts.append(f"ends in about {seconds(app.estimate.end_s.median)}")
     return harmless(", ".join(parts))
 
 
@@ -73,12 +75,12 @@ def end_line(app: pb.AppStatus) -> str:
     took = status.duration_s(app)
     parts = [f"{app.app_id} {app.state}" + ("" if took is None else f" after {seconds(took)}")]
     if app.rho > 0:
-        parts.append(f"rho {number(app.rho)} ({HEADLINE})")
+        parts.append(f"rho {rho_text(app.rho)} ({HEADLINE})")
     best = status.best_job(app)
     if best is not None:
         hyper_parameters = status.hyper_parameters(app, best.job_id)
         values = f" with {assignments(hyper_parameters)}" if hyper_parameters else ""
-        parts.append(f"best {best.job_id} ({_score(best)}){values}")
+        parts.append(f"best {best.job_id} ({_score(app, best)}){values}")
     if app.diagnostics:
         parts.append(app.diagnostics)
     return harmless("; ".join(parts))
@@ -123,7 +125,8 @@ def _code_lines(program: ProgramSpec) -> list[str]:
 
 def jobs_table(app: pb.AppStatus) -> str:
     """Format a table with a line per job. Before the app master reports, it shows the submitted jobs."""
-    header = ("JOB", "STATE", "ITERATION", "LOSS", "ACCURACY", "GPUS", "S/ITERATION", "RESTARTS", "HYPER-PARAMETERS")
+    title = harmless(status.metric(app).title.upper())
+    header = ("JOB", "STATE", "ITERATION", title, "ACCURACY", "GPUS", "S/ITERATION", "RESTARTS", "HYPER-PARAMETERS")
     rows = [
         (
             *(job.job_id, job.state, f"{job.iteration}/{job.target_iteration}", number(status.loss(job))),
@@ -152,15 +155,16 @@ def _head(app: pb.AppStatus) -> list[str]:
         _field("User, queue", f"{app.user}, {app.queue}"),
         _field("Program", f"{app.spec.program.command or app.program}{replayed}"),
         _field("Tuner", f"{app.tuner} {settings}".rstrip()),
+        *([_field("Metric", status.metric(app).summary)] if status.metric(app).declared else []),
         _field("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
     ]
 
 
 def _rho_lines(app: pb.AppStatus) -> list[str]:
     """Rho by the headline definition, and at the end by all. Each that ranks policies has a sentence."""
-    lines = [_field("rho", f"{number(status.rho(app))} ({HEADLINE})")]
+    lines = [_field("rho", f"{rho_text(status.rho(app))} ({HEADLINE})")]
     for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
-        known = [f"{name} {number(app.final_rho[name])}" for name in names if name in app.final_rho]
+        known = [f"{name} {rho_text(app.final_rho[name])}" for name in names if name in app.final_rho]
         if known:
             lines.append(_field(title, ", ".join(known)))
     explained = [name for name in FLUID_DEFINITIONS if name in app.final_rho or name is HEADLINE]
@@ -173,21 +177,22 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     lines = _rho_lines(app)
     noun = app.device_noun or "GPU"
     label = f"{noun[0].upper()}{noun[1:]}s"
-    lines.append(_field(label, f"{app.gpus} now, {seconds(app.gpu_time_s)} of {noun} time in all"))
+    lines.append(_field(label, f"{app.gpus} now, {_wanted(app)}{seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
-        lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
+        lines.append(_field("Best job", f"{best.job_id}, {_score(app, best)}, {values}"))
     more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),
-        ("Waits", _waiting(app)),
+        ("Waits", waiting_text(app)),
         ("First GPU", _interval(app.estimate.first_gpu_s) if app.HasField("estimate") and not app.gpus else ""),
         ("End", _interval(app.estimate.end_s) if app.HasField("estimate") else ""),
         ("Folder", app.folder),
         ("Events", app.archive),
         ("Engine's id", app.engine_id),
-        ("Page", app.page_url),
+        ("Page", app.app_page_url),
+        ("Its own page", app.page_url),
         ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
         ("Diagnostics", app.diagnostics),
     )
@@ -202,10 +207,9 @@ def _gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
-def _score(job: pb.JobStatus) -> str:
-    scores = [
-        f"{name} {number(value)}" for name, value in (("accuracy", status.accuracy(job)), ("loss", status.loss(job)))
-    ]
+def _score(app: pb.AppStatus, job: pb.JobStatus) -> str:
+    values = (("accuracy", status.accuracy(job)), (status.metric(app).title, status.loss(job)))
+    scores = [f"{name} {number(value)}" for name, value in values]
     known = [score for score in scores if not score.endswith(f" {MISSING}")]
     return ", ".join(known) or "no score yet"
 
@@ -215,12 +219,16 @@ def _factor(slowdown: pb.LevelSlowdown) -> str:
     return f"{number(slowdown.factor)} ({source})"
 
 
-def _waiting(app: pb.AppStatus) -> str:
+def waiting_text(app: pb.AppStatus) -> str:
     """Why the app has no more GPUs. A server of an earlier version only sends the reason of its policy."""
     if not app.HasField("waiting"):
         return app.waits_for
     place = f" (place {app.waiting.rank} of {app.waiting.of})" if app.waiting.rank else ""
     return f"{app.waiting.reason}{place}"
+
+
+def _wanted(app: pb.AppStatus) -> str:
+    return f"{app.waiting.wanted_gpus} more wanted, " if app.waiting.wanted_gpus else ""
 
 
 def _interval(interval: pb.Seconds) -> str:

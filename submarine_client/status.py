@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from themis.apps import HyperParameter
+from themis.apps import HyperParameter, MetricSpec
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import scalars_from_messages
+from themis.wire.values import metric_from_message, scalars_from_messages
 
 WAITING = "WAITING"
 """Shown in place of `RUNNING` for an app without a GPU, and of `ACCEPTED` for one that waits without an app master."""
@@ -38,8 +38,12 @@ def is_at_rest(app: pb.AppStatus) -> bool:
 
 def shown_state(app: pb.AppStatus) -> str:
     """Return the state as shown to people: `WAITING` for an app that takes part in rounds but has no GPU."""
-    takes_part = app.state == AppState.RUNNING or app.hosted
-    return WAITING if takes_part and not app.gpus else str(app.state)
+    return WAITING if is_waiting(app) else str(app.state)
+
+
+def is_waiting(app: pb.AppStatus) -> bool:
+    """Whether the app takes part in rounds but has no GPU."""
+    return (app.state == AppState.RUNNING or app.hosted) and not app.gpus
 
 
 def rho(app: pb.AppStatus) -> float:
@@ -55,6 +59,11 @@ def loss(job: pb.JobStatus) -> float:
 def accuracy(job: pb.JobStatus) -> float:
     """Return a job's newest accuracy as a share of 1, or NaN if it logged none."""
     return job.accuracy if job.has_accuracy else math.nan
+
+
+def metric(app: pb.AppStatus) -> MetricSpec:
+    """Return the metric by which the app's search compares jobs."""
+    return metric_from_message(app.spec.metric)
 
 
 def best_job(app: pb.AppStatus) -> pb.JobStatus | None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from typing import TextIO
 
+from submarine_client.colours import has_colours, with_colours
 from themis.values import Value
 
 PREFIX = "submarine: "
@@ -58,6 +59,10 @@ class Terminal(Value, frozen=True):
         """Write lines of a result and flush: a reader in a pipe may wait for them."""
         self.out.write(text if text.endswith("\n") else text + "\n")
         self.out.flush()
+
+    def show(self, text: str) -> None:
+        """Write lines for people: as `say`, and on a terminal with colours for states."""
+        self.say(with_colours(text) if has_colours(self.out) else text)
 
     def write(self, text: str) -> None:
         """Write a part of a log: unchanged, but on a terminal without sequences that could take it over."""

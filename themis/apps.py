@@ -197,6 +197,16 @@ class MetricSpec(Value, frozen=True, kw_only=True):
         """Whether the group file gives a name or a regular expression."""
         return bool(self.name or self.regex)
 
+    @property
+    def title(self) -> str:
+        """Its name for people: the declared one, `metric` if only a regular expression is declared, or `loss`."""
+        return self.name or ("metric" if self.regex else "loss")
+
+    @property
+    def summary(self) -> str:
+        """Its title and mode: `val_acc, higher is better`."""
+        return f"{self.title}, {'higher' if self.mode == 'max' else 'lower'} is better"
+
     def as_loss(self, value: float) -> float:
         """Convert a value to a loss, where lower is better, or such a loss back to the value."""
         return -value if self.mode == "max" else value

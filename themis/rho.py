@@ -5,6 +5,7 @@ Eight ideals are in use. Never compare a rho by one ideal with a rho by another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -44,6 +45,19 @@ SCHEDULE_DEFINITIONS = tuple(definition for definition in RhoDefinition if defin
 
 HEADLINE = RhoDefinition.FLUID
 """The definition of every rho that stands alone: it asks what users are promised."""
+
+_LARGEST_SHOWN = 100.0
+"""Apps of seconds have a rho of thousands, because a start takes longer than their training."""
+
+
+def rho_text(rho: float | None) -> str:
+    """Format rho for people: `1.23`, `>100`, `∞` if the app never ends, `-` if it is unknown (None or NaN)."""
+    if rho is None or math.isnan(rho):
+        return "-"
+    if math.isinf(rho):
+        return "∞"
+    return f">{_LARGEST_SHOWN:g}" if rho > _LARGEST_SHOWN else f"{rho:.3g}"
+
 
 _SENTENCES: Mapping[RhoDefinition, str] = MappingProxyType(
     {

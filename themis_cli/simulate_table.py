@@ -72,6 +72,18 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 """Metrics of the table: name, dotted key, and format."""
 
+_MAIN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("max rho", f"max_rho.{HEADLINE}", _plain),
+    ("median", f"by_definition.{HEADLINE}.median", _plain),
+    ("95th", f"by_definition.{HEADLINE}.p95", _plain),
+    ("rho > 1", f"by_definition.{HEADLINE}.share_over_1", _percent),
+    ("completion", "completion_s.mean", _time),
+    ("makespan", "makespan_s", _time),
+    ("GPU time", "gpu_time_s", _time),
+    ("restarts", "restarts", _whole),
+)
+"""Those of them that have room beside each other."""
+
 
 def print_tables(documents: Sequence[Document]) -> None:
     """Print the metrics, one column per policy. For a single run print its apps too."""
@@ -81,7 +93,13 @@ def print_tables(documents: Sequence[Document]) -> None:
     if len(documents) == 1:
         console.print(_apps(documents[0]))
         console.print()
-    console.print(_figures(columns))
+    figures = _figures(columns)
+    unbounded = console.options.update(width=sys.maxsize)
+    if console.measure(figures, options=unbounded).maximum <= console.width:
+        console.print(figures)
+    else:
+        console.print(_by_policy(columns))
+        console.print(Text("medians; --json has all figures"))
     if len(columns) > 1:
         console.print()
         console.print(_ratios(documents))
@@ -168,6 +186,22 @@ def _figures(columns: Mapping[str, Sequence[Document]]) -> Table:
     for title, key, write in ROWS:
         table.add_row(title, *(Text(_spread(column.get(key), write)) for column in spreads))
     return table
+
+
+def _by_policy(columns: Mapping[str, Sequence[Document]]) -> Table:
+    """The main figures, a row per policy, for more policies than there is room for columns."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("policy")
+    for heading, _, _ in _MAIN:
+        table.add_column(heading, justify="right")
+    for name, documents in columns.items():
+        spreads = spreads_of(documents)
+        table.add_row(Text(name), *(Text(_median(spreads.get(key), write)) for _, key, write in _MAIN))
+    return table
+
+
+def _median(spread: Spread | None, write: Callable[[float], str]) -> str:
+    return "-" if spread is None or spread["median"] is None else write(spread["median"])
 
 
 def _spread(spread: Spread | None, write: Callable[[float], str]) -> str:

@@ -9,6 +9,7 @@ from am.page.log_files import CHUNK_BYTES, LogFile
 from am.page.state import AmPageState, JobRow
 from am.profiler.slowdowns import LevelSlowdown
 from themis.lifecycle import JobState
+from themis.rho import rho_text
 from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, from_now, number, percent
 from themis.web.frame import label, page
@@ -22,7 +23,7 @@ def app_page(state: AmPageState) -> str:
         tiles(
             [
                 ("progress", percent(state.progress)),
-                ("rho", number(state.rho)),
+                ("rho", rho_text(state.rho)),
                 (f"{state.device_noun}s", len(state.leases)),
                 ("phase", f"{state.phase} of {state.phases}" if state.phases else MISSING),
                 ("tuner", state.tuner),

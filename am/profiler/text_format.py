@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from am.profiler.boosting_format import BoostingLines
+from am.profiler.cost_format import read_cost
 from am.profiler.divergence_format import says_diverged
 from am.profiler.line_places import LinePlace, head_place
 from am.profiler.named_values import NamedValues, named_values
@@ -48,6 +50,7 @@ class TextFormat:
     def begin(self) -> None:
         """Forget earlier lines, because the next lines are from a new incarnation of the job."""
         self._table = LogTable()
+        self._boosting = BoostingLines()
         self._head = LinePlace()
         self._next_is_held_out = self._block_is_held_out = False
         self._first_epoch: int | None = None
@@ -70,6 +73,11 @@ class TextFormat:
         if "%|" in line and (bar := _BAR.search(line)):
             self._bar_step = int(bar[1]) if int(bar[2]) in self._expected else self._bar_step
         held_out = self._is_held_out(line)
+        known = self._boosting.read(line)
+        if known is None and "ost" in line:
+            known = read_cost(line)
+        if known is not None:
+            return self._records(known)
         row = self._table.row(line)
         if "oss" not in line and "OSS" not in line and not row:
             self._head = head_place(line) or self._head

@@ -54,7 +54,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             await refuse(context, error)
             raise
         runs_on = types_that_run(entry.spec, self._manager.arbiter.cluster)
-        page_url = f"{self._manager.page_url}apps/{entry.app_id}" if self._manager.page_url else ""
+        page_url = self._manager.page_of(entry.app_id)
         return pb.SubmitReply(app_id=entry.app_id, runs_on=runs_on, page_url=page_url)
 
     async def Validate(self, request: pb.SubmitRequest, context: Context) -> pb.ValidateReply:

@@ -168,6 +168,10 @@ class ResourceManager:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
         return self._fairness.final_rho(entry, self.arbiter.cluster.gpus)
 
+    def page_of(self, app_id: str) -> str:
+        """Return the address of an app's page; empty without a page."""
+        return f"{self.page_url}apps/{app_id}" if self.page_url else ""
+
     def waits_for(self, entry: AppEntry) -> str:
         """Return what an app waits for: its start, a round, GPUs that the engine does not grant, or its limits.
 

@@ -49,6 +49,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))
         status.folder = str(manager.folder(entry.app_id))
+        status.app_page_url = manager.page_of(entry.app_id)
         lines = manager.rounds.explanation(entry.app_id) if entry.is_active else ()
         status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
@@ -59,7 +60,10 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
 def _add_estimates(manager: ResourceManager, entry: AppEntry, status: pb.AppStatus) -> None:
     waiting, estimate = manager.estimates.waiting(entry), manager.estimates.estimate(entry)
     if waiting is not None:
-        status.waiting.CopyFrom(pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of))
+        wanted = max(0, entry.heartbeat.unmet_gpus)
+        status.waiting.CopyFrom(
+            pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of, wanted_gpus=wanted)
+        )
     if estimate is not None:
         first_gpu, end = _seconds(estimate.first_gpu_s), _seconds(estimate.end_s)
         status.estimate.CopyFrom(pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))

@@ -120,7 +120,8 @@ def _metric_to_message(metric: MetricSpec) -> pb.MetricSpec | None:
     return pb.MetricSpec(name=metric.name, mode=metric.mode, regex=metric.regex, unwanted=not metric.wanted)
 
 
-def _metric_from_message(message: pb.MetricSpec) -> MetricSpec:
+def metric_from_message(message: pb.MetricSpec) -> MetricSpec:
+    """The metric of a search. An absent message is the default: losses by their names."""
     return MetricSpec(name=message.name, mode=message.mode or "min", regex=message.regex, wanted=not message.unwanted)
 
 
@@ -184,7 +185,7 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
         keep_checkpoints=message.keep_checkpoints,
         max_task_restarts=message.max_task_restarts,
         peer_wait_s=message.peer_wait_s or DEFAULT_PEER_WAIT_S,
-        metric=_metric_from_message(message.metric),
+        metric=metric_from_message(message.metric),
         max_runtime_s=message.max_runtime_s,
         max_iterations=message.max_iterations,
         seed=message.seed,

@@ -16,7 +16,7 @@ from rm_plugin.service.web.stream import app_mark
 from themis.event_words import sentence
 from themis.leases import Lease
 from themis.lifecycle import JobState
-from themis.rho import HEADLINE, RhoDefinition
+from themis.rho import HEADLINE, RhoDefinition, rho_text
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles, valued
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import chart, label, page
@@ -65,7 +65,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
         [
             ("state", app_state(entry)),
             ("progress", percent(entry.progress)),
-            (f"rho, {HEADLINE}", number(page_state.rho(entry))),
+            (f"rho, {HEADLINE}", rho_text(page_state.rho(entry))),
             (page_state.devices_label, page_state.gpus_held(entry)),
             (f"{page_state.device_noun} time", duration(page_state.gpu_time_s(entry))),
             ("phase", phase if entry.heartbeat.phases else MISSING),
@@ -104,6 +104,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
             ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} {page_state.device_noun}s at once"),
+            ("Metric", entry.spec.metric.summary if entry.spec.metric.declared else ""),
             ("Speed by device type", _speeds(entry)),
             ("Submitted", moment(entry.submitted_at_s)),
             (f"First {page_state.device_noun}", moment(entry.started_at_s) if entry.started_at_s else ""),
@@ -124,7 +125,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
 def _rho(name: RhoDefinition, value: float) -> Markup:
     """Rho at the end by a definition, with what it compares with."""
     by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
-    return element("span", number(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
+    return element("span", rho_text(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
 
 
 def _speeds(entry: AppEntry) -> str:
@@ -217,7 +218,8 @@ def _logs(entry: AppEntry) -> Markup:
 
 def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
     devices = page_state.devices_label
-    heads = ("job", "state", "iteration", "loss", "accuracy", devices, "s/iteration", "restarts", "hyper-parameters")
+    scores = (entry.spec.metric.title, "accuracy")
+    heads = ("job", "state", "iteration", *scores, devices, "s/iteration", "restarts", "hyper-parameters")
     jobs, best = list(jobs_of(entry)), entry.best_job
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     rows = [

@@ -9,9 +9,9 @@ from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.parts import AppNames, app_state
-from themis.rho import HEADLINE
+from themis.rho import HEADLINE, rho_text
 from themis.web.elements import Markup, element, link, outside_link, search_of, section, table, valued
-from themis.web.formatting import counted, duration, number, percent
+from themis.web.formatting import counted, duration, percent
 from themis.web.frame import page
 from themis.web.static_files import TABLES_SCRIPT
 
@@ -51,7 +51,7 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             entry.spec.user,
             entry.spec.queue,
             app_state(entry),
-            valued(number(rho := page_state.rho(entry)), rho),
+            valued(rho_text(rho := page_state.rho(entry)), rho),
             valued(percent(entry.progress), entry.progress),
             "" if entry.ended else page_state.gpus_held(entry),
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",

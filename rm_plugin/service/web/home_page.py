@@ -10,9 +10,9 @@ from rm_plugin.service.web.parts import AppNames, rounds_table
 from rm_plugin.service.web.stream import cluster_mark
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
-from themis.rho import HEADLINE, RhoDefinition
+from themis.rho import HEADLINE, RhoDefinition, rho_text
 from themis.web.elements import Markup, element, join, link, markup, search_of, section, tiles
-from themis.web.formatting import counted, from_now, number
+from themis.web.formatting import counted, from_now
 from themis.web.frame import chart, label, page
 from themis.web.static_files import TABLES_SCRIPT
 
@@ -87,7 +87,7 @@ def _tiles(page_state: PageState) -> Markup:
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
         ("active apps", page_state.manager.arbiter.active_count),
-        (f"max rho, {HEADLINE}", number(page_state.max_rho())),
+        (f"max rho, {HEADLINE}", rho_text(page_state.max_rho())),
         ("rounds", page_state.manager.rounds.rounds),
     ]
     hidden = {name for name, value in rows if name in ("closed", "lost") and not value}

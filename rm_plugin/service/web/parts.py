@@ -10,6 +10,7 @@ from rm_plugin.service.store import app_number
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import RoundRecord
 from themis.lifecycle import AppState
+from themis.rho import rho_text
 from themis.web.elements import Markup, element, join, link, markup, table
 from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
@@ -89,7 +90,7 @@ def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: Pag
             element("span", from_now(record.started_at_s, page_state.now_s), class_="nowrap"),
             record.gpus_offered,
             join(record.reasons, "<br>"),
-            names.listed({app: f"rho {number(record.rho.get(app))}" for app in record.offered}),
+            names.listed({app: f"rho {rho_text(record.rho.get(app))}" for app in record.offered}),
             names.listed(_bid_notes(record)),
             names.listed(_win_notes(record, noun)),
             names.listed({app: counted(sum(gpus.values()), noun) for app, gpus in record.leftovers.items() if gpus}),

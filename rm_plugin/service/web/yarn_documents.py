@@ -144,7 +144,7 @@ def app_element(page_state: PageState, entry: AppEntry) -> Document:
         "finalStatus": _FINAL.get(entry.state, "UNDEFINED"),
         "progress": 100.0 * entry.progress,
         "trackingUI": "History" if entry.ended else "ApplicationMaster",
-        "trackingUrl": f"{page_state.manager.page_url}apps/{entry.app_id}",
+        "trackingUrl": page_state.manager.page_of(entry.app_id),
         "diagnostics": "paused" if entry.state is AppState.PAUSED else entry.diagnostics,
         "clusterId": cluster_id(page_state),
         "applicationType": "THEMIS",

@@ -60,6 +60,23 @@ def test_on_a_terminal_the_line_is_redrawn_and_the_end_goes_to_standard_output(
     assert "\x1b[?25h" in terminal.err.getvalue(), "the cursor is shown again"
 
 
+def test_bar_on_a_terminal_has_colours_unless_the_user_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def drawn() -> str:
+        terminal = Terminal(io.StringIO(), Screen())
+        progress = progress_on(terminal, lambda: 0.0)
+        progress.update([app(progress=0.5)])
+        progress.close()
+        return terminal.err.getvalue()
+
+    assert "━" * 9 in drawn() and "\x1b[32mRUNNING" in drawn()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "━" * 9 in drawn() and "[32m" not in drawn()
+
+
 class ScriptedClient:
     """Answers `show` from a list of statuses and errors."""
 

@@ -129,15 +129,16 @@ def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
 
 
 def test_waiting_app_shows_its_place_and_its_estimate() -> None:
-    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5)
+    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5, wanted_gpus=4)
     first_gpu, end = pb.Seconds(median=600, low=60, high=900), pb.Seconds(median=math.inf, low=10, high=math.inf)
     shown = app(gpus=0, waiting=waiting, estimate=pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
     text = app_text(shown)
+    assert "GPUs:           0 now, 4 more wanted, 3:10 min of GPU time in all\n" in text
     assert "Waits:          no GPU is free (place 2 of 5)\n" in text
     assert "First GPU:      in about 10:00 min (80 %: 60.0 s to 15:00 min)\n" in text
     assert "End:            not in sight\n" in text
     document = app_object(shown)
-    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5}
+    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5, "wanted_gpus": 4}
     assert document["estimate"]["first_gpu_s"] == {"median": 600.0, "low": 60.0, "high": 900.0}
     assert document["estimate"]["end_s"] == {"median": None, "low": 10.0, "high": None}
 
@@ -178,7 +179,7 @@ def test_a_list_fits_80_columns_by_shorter_names() -> None:
     _head, line = list_text([one], NOON + 500 * 86400, 80).splitlines()
     assert len(line) == 80
     assert line.split() == [
-        *("app-0001", "n" * 16 + "…", "someone.wit…", "SUBMITTED", "500d", "41", "%", "2", "1.23e+04"),
+        *("app-0001", "n" * 20 + "…", "someone.wit…", "SUBMITTED", "500d", "41", "%", "2", ">100"),
     ]
 
 
@@ -248,6 +249,38 @@ def test_an_app_on_yarn_shows_its_engine_id_and_page() -> None:
     assert "application_17_0001" in shown and "http://n1:9/" in shown
 
 
+def test_an_app_shows_its_page_at_the_resource_manager() -> None:
+    shown = app(app_page_url="http://rm:8080/apps/app-0001", page_url="http://n1:9/")
+    text = app_text(shown)
+    assert "Page:           http://rm:8080/apps/app-0001\nIts own page:   http://n1:9/\n" in text
+    assert app_object(shown)["app_page_url"] == "http://rm:8080/apps/app-0001"
+
+
+def test_a_declared_metric_has_its_own_name_and_mode() -> None:
+    spec = pb.AppSpec(metric=pb.MetricSpec(name="val_auc", mode="max"))
+    text = app_text(app(spec=spec))
+    assert "Metric:         val_auc, higher is better\n" in text
+    assert "Best job:       job-01, accuracy 0.912, val_auc 0.25, " in text
+    assert " VAL_AUC " in text and "LOSS" not in text
+    assert "best job-01 (accuracy 0.912, val_auc 0.25)" in progress_line(app(spec=spec))
+    by_regex = app_text(app(spec=pb.AppSpec(metric=pb.MetricSpec(regex="x=(.*)"))))
+    assert "Metric:         metric, lower is better\n" in by_regex and "LOSS" not in by_regex
+
+
+def test_a_wide_list_says_why_an_app_waits() -> None:
+    waits = app(gpus=0, waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5))
+    assert wide_text([waits]).endswith("  no GPU is free (place 2 of 5)")
+
+
+def test_estimate_of_the_end_is_on_the_line_of_progress() -> None:
+    def line(end_s: float) -> str:
+        end = pb.Seconds(median=end_s, low=10, high=math.inf)
+        return progress_line(app(estimate=pb.AppEstimate(first_gpu_s=end, end_s=end)))
+
+    assert line(190.0).endswith(", ends in about 3:10 min")
+    assert "ends in" not in line(math.inf) and "ends in" not in progress_line(app())
+
+
 def test_job_health_and_s_by_level_are_shown():
     levels = [
         pb.LevelSlowdown(level="slot", factor=1.0, intervals=50, spread=0.01),
@@ -300,6 +333,24 @@ def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
 class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_states_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(stream: io.StringIO) -> str:
+        Terminal(stream, stream).show("app-0001 RUNNING  my-RUNNING RUNNING.log FAILED WAITING")
+        return stream.getvalue().rstrip()
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    green, red, yellow = (f"\x1b[{code}m{{}}\x1b[0m".format for code in (32, 31, 33))
+    coloured = f"app-0001 {green('RUNNING')}  my-RUNNING RUNNING.log {red('FAILED')} {yellow('WAITING')}"
+    assert shown(Screen()) == coloured
+    assert "\x1b" not in shown(io.StringIO())
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in shown(Screen())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown(Screen())
 
 
 def test_log_on_a_terminal_keeps_lines_colours_and_bars_alone() -> None:

@@ -310,6 +310,15 @@ def test_all_policies_give_a_row_each_and_ratios_with_best_policy_first(document
     assert medians == sorted(medians)
 
 
+def test_many_policies_have_a_row_each_that_fits_100_columns(printed):
+    _, out = printed("simulate", "--policy", "all", *ON)
+    lines = out.out.splitlines()
+    rows = lines[1 : lines.index("medians; --json has all figures")]
+    assert lines[0].split()[:3] == ["policy", "max", "rho"]
+    assert [row.split()[0] for row in rows] == list(POLICIES)
+    assert max(map(len, lines[: len(rows) + 1])) <= 100
+
+
 def test_all_policies_without_one_that_can_run_the_workload_give_its_error(printed):
     code, out = printed("simulate", "--policy", "all", *ON, "--checkpoint-s", "1000")
     assert (code, out.out) == (2, "")

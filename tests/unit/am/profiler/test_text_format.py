@@ -67,7 +67,9 @@ def held_out(records):
         "Epoch 0:  40%|████      | 40/100 [00:01<00:02, 30.00it/s, v_num=0, train_loss=0.6912]",
         " 39%|███▉      | 39/100 [00:01<00:02, 30.00it/s]step=40 loss=0.6912",
         "\r 39%|███▉      | 39/100 [00:01<00:02, 30.00it/s]\r                       \rstep=40 loss=0.6912",
-        "[40]\ttrain-logloss:0.6912",
+        "[39]\ttrain-logloss:0.6912",
+        "Cost after iteration 40: 0.6912",
+        "step 40, cost: 0.6912",
     ],
 )
 def test_step_and_training_loss(line):
