@@ -13,6 +13,7 @@ from web_cases import RmCase
 from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp
 from rm_plugin.service import app_estimates
+from rm_plugin.service.status import app_status
 from themis.fluid_cluster import FluidState
 from themis.lifecycle import AppState
 from themis.queues import ROOT, Queue, Queues, QueueUser
@@ -126,6 +127,18 @@ def test_place_follows_from_the_weights_of_users(weight, rank):
         queues = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=weight)})})
         case.arbiter.requeue(queues, now_s=case.clock.now_s())
         assert case.manager.estimates.waiting(entry).rank == rank
+
+    run(check)
+
+
+def test_status_says_how_much_more_an_app_wants_and_where_its_page_is():
+    def check(case):
+        entry = case.running("a", rho=1.0, unmet=4)
+        case.manager.page_url = "http://127.0.0.1:8651/"
+        status = app_status(case.manager, entry, whole=True)
+        assert (status.waiting.wanted_gpus, status.app_page_url) == (4, f"http://127.0.0.1:8651/apps/{entry.app_id}")
+        case.manager.page_url = ""
+        assert app_status(case.manager, entry, whole=True).app_page_url == ""
 
     run(check)
 

@@ -1,8 +1,10 @@
 """The pages of the ResourceManager: what they show, and that names never become HTML."""
 
+from msgspec.structs import replace
 from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
 from rm_plugin.service.web import readers, routes
+from themis.apps import MetricSpec
 from themis.cluster import GpuId
 from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT, TABLES_SCRIPT
 from themis.wire import themis_pb2 as pb
@@ -113,6 +115,20 @@ class TestAppPage:
                 (chart,) = [attrs for _, attrs in page.found if attrs.get("data-chart") == "losses"]
                 losses = await site.json("/" + chart["data-source"].removeprefix("../"))
             assert [(job["job_id"], job["losses"]) for job in losses["jobs"]] == [("job-0", [0.5]), ("job-1", [0.7])]
+
+        run(scenario)
+
+    def test_declared_metric_is_shown_under_its_own_name_with_its_mode(self):
+        async def scenario():
+            case = RmCase(((4,),))
+            entry = case.running("digits", rho=1.0)
+            async with served(case) as site:
+                undeclared = Elements(await site.text(f"/apps/{entry.app_id}")).text
+                entry.spec = replace(entry.spec, metric=MetricSpec(name="val_f1", mode="max"))
+                declared = Elements(await site.text(f"/apps/{entry.app_id}")).text
+            assert "iterationlossaccuracy" in undeclared
+            assert "iterationval_f1accuracy" in declared
+            assert "val_f1, higher is better" in declared
 
         run(scenario)
 
