@@ -46,6 +46,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "rho": _finite(status.rho(app)),
         "final_rho": {name: _finite(value) for name, value in sorted(app.final_rho.items())},
         "gpus": app.gpus,
+        "gpus_unmet": app.gpus_unmet,
         "gpu_time_s": app.gpu_time_s,
         "attempts": app.attempts,
         "submitted_at_s": app.submitted_at_s,
@@ -76,7 +77,6 @@ def _waiting_object(waiting: pb.AppWaiting) -> dict[str, Any]:
         "reason": waiting.reason,
         "rank": waiting.rank or None,
         "of": waiting.of,
-        "wanted_gpus": waiting.wanted_gpus or None,
     }
 
 

@@ -177,7 +177,8 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     lines = _rho_lines(app)
     noun = app.device_noun or "GPU"
     label = f"{noun[0].upper()}{noun[1:]}s"
-    lines.append(_field(label, f"{app.gpus} now, {_wanted(app)}{seconds(app.gpu_time_s)} of {noun} time in all"))
+    more = f"{app.gpus_unmet} more wanted, " if app.gpus_unmet else ""
+    lines.append(_field(label, f"{app.gpus} now, {more}{seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
@@ -225,10 +226,6 @@ def waiting_text(app: pb.AppStatus) -> str:
         return app.waits_for
     place = f" (place {app.waiting.rank} of {app.waiting.of})" if app.waiting.rank else ""
     return f"{app.waiting.reason}{place}"
-
-
-def _wanted(app: pb.AppStatus) -> str:
-    return f"{app.waiting.wanted_gpus} more wanted, " if app.waiting.wanted_gpus else ""
 
 
 def _interval(interval: pb.Seconds) -> str:

@@ -45,6 +45,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         jobs=entry.jobs,
         device_noun=manager.arbiter.cluster.device_noun,
         hosted=entry.app_id in manager.hosted,
+        gpus_unmet=0 if entry.ended else entry.heartbeat.unmet_gpus,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))
@@ -60,10 +61,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
 def _add_estimates(manager: ResourceManager, entry: AppEntry, status: pb.AppStatus) -> None:
     waiting, estimate = manager.estimates.waiting(entry), manager.estimates.estimate(entry)
     if waiting is not None:
-        wanted = max(0, entry.heartbeat.unmet_gpus)
-        status.waiting.CopyFrom(
-            pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of, wanted_gpus=wanted)
-        )
+        status.waiting.CopyFrom(pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of))
     if estimate is not None:
         first_gpu, end = _seconds(estimate.first_gpu_s), _seconds(estimate.end_s)
         status.estimate.CopyFrom(pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))

@@ -23,7 +23,7 @@ _PUBLIC_STATUS = frozenset(
     (
         *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun", "hosted"),
         *("submitted_at_s", "started_at_s", "finished_at_s", "attempts", "progress", "phase", "phases"),
-        *("rho", "final_rho", "gpus", "gpu_time_s", "leases", "app_page_url"),
+        *("rho", "final_rho", "gpus", "gpus_unmet", "gpu_time_s", "leases", "app_page_url"),
     )
 )
 _PUBLIC_DETAIL = frozenset(

@@ -921,19 +921,17 @@ class AppEstimate(_message.Message):
     def __init__(self, first_gpu_s: _Optional[_Union[Seconds, _Mapping]] = ..., end_s: _Optional[_Union[Seconds, _Mapping]] = ...) -> None: ...
 
 class AppWaiting(_message.Message):
-    __slots__ = ("reason", "rank", "of", "wanted_gpus")
+    __slots__ = ("reason", "rank", "of")
     REASON_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     OF_FIELD_NUMBER: _ClassVar[int]
-    WANTED_GPUS_FIELD_NUMBER: _ClassVar[int]
     reason: str
     rank: int
     of: int
-    wanted_gpus: int
-    def __init__(self, reason: _Optional[str] = ..., rank: _Optional[int] = ..., of: _Optional[int] = ..., wanted_gpus: _Optional[int] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., rank: _Optional[int] = ..., of: _Optional[int] = ...) -> None: ...
 
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate", "hosted", "app_page_url")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate", "hosted", "app_page_url", "gpus_unmet")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -978,6 +976,7 @@ class AppStatus(_message.Message):
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     HOSTED_FIELD_NUMBER: _ClassVar[int]
     APP_PAGE_URL_FIELD_NUMBER: _ClassVar[int]
+    GPUS_UNMET_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
     user: str
@@ -1015,7 +1014,8 @@ class AppStatus(_message.Message):
     estimate: AppEstimate
     hosted: bool
     app_page_url: str
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ..., hosted: _Optional[bool] = ..., app_page_url: _Optional[str] = ...) -> None: ...
+    gpus_unmet: int
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ..., hosted: _Optional[bool] = ..., app_page_url: _Optional[str] = ..., gpus_unmet: _Optional[int] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")

@@ -129,16 +129,17 @@ def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
 
 
 def test_waiting_app_shows_its_place_and_its_estimate() -> None:
-    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5, wanted_gpus=4)
+    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5)
     first_gpu, end = pb.Seconds(median=600, low=60, high=900), pb.Seconds(median=math.inf, low=10, high=math.inf)
-    shown = app(gpus=0, waiting=waiting, estimate=pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
+    shown = app(gpus=0, gpus_unmet=4, waiting=waiting, estimate=pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
     text = app_text(shown)
     assert "GPUs:           0 now, 4 more wanted, 3:10 min of GPU time in all\n" in text
     assert "Waits:          no GPU is free (place 2 of 5)\n" in text
     assert "First GPU:      in about 10:00 min (80 %: 60.0 s to 15:00 min)\n" in text
     assert "End:            not in sight\n" in text
     document = app_object(shown)
-    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5, "wanted_gpus": 4}
+    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5}
+    assert document["gpus_unmet"] == 4
     assert document["estimate"]["first_gpu_s"] == {"median": 600.0, "low": 60.0, "high": 900.0}
     assert document["estimate"]["end_s"] == {"median": None, "low": 10.0, "high": None}
 

@@ -136,7 +136,7 @@ def test_status_says_how_much_more_an_app_wants_and_where_its_page_is():
         entry = case.running("a", rho=1.0, unmet=4)
         case.manager.page_url = "http://127.0.0.1:8651/"
         status = app_status(case.manager, entry, whole=True)
-        assert (status.waiting.wanted_gpus, status.app_page_url) == (4, f"http://127.0.0.1:8651/apps/{entry.app_id}")
+        assert (status.gpus_unmet, status.app_page_url) == (4, f"http://127.0.0.1:8651/apps/{entry.app_id}")
         case.manager.page_url = ""
         assert app_status(case.manager, entry, whole=True).app_page_url == ""
 
