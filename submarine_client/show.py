@@ -177,8 +177,8 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     lines = _rho_lines(app)
     noun = app.device_noun or "GPU"
     label = f"{noun[0].upper()}{noun[1:]}s"
-    more = f"{app.gpus_unmet} more wanted, " if app.gpus_unmet else ""
-    lines.append(_field(label, f"{app.gpus} now, {more}{seconds(app.gpu_time_s)} of {noun} time in all"))
+    wanted = f"{app.gpus_unmet} more wanted, " if app.gpus_unmet else ""
+    lines.append(_field(label, f"{app.gpus} now, {wanted}{seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
