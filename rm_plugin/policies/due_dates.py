@@ -22,15 +22,11 @@ from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
 from themis.speeds import Speeds
 from themis.values import Value
 
-_DOUBTED, _OVERRUN = 1.05, 1.25
-"""Once an app has done more than 1.05 times its declared work, and its slack, its declaration was too small, and it is
-assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it overran: three times as much
-again, and it is never pressed. So a lie is paid for before the app ends, and an honest error can be borne."""
-
-_SLACK_GPU_S, _START_S = 600.0, 60.0
-"""The slack of an app is 60 s on the GPUs of each job in each phase, but at least 600 GPU seconds. Honest estimates
-err, and metered GPU time includes the starts of jobs: these can take longer than the work of short jobs. What an app
-reports of its starts would be another lie to tell."""
+_DOUBTED, _OVERRUN, _SLACK_GPU_S = 1.05, 1.25, 600.0
+"""Once an app has done more than 1.05 times its declared work plus 600 reference GPU seconds, its declaration was too
+small, and it is assumed to need as much again as it has done. Beyond 1.25 times, with the same slack, it overran: three
+times as much again, and it is never pressed. So a lie is paid for before the app ends, and an honest error can be
+borne, such as starts of short jobs that take longer than their work."""
 
 
 class MeteredApp(Value, frozen=True, kw_only=True):
@@ -39,7 +35,6 @@ class MeteredApp(Value, frozen=True, kw_only=True):
     Attributes:
         work_gpu_s: The work of all its phases, in reference GPU seconds at S = 1.
         whole_time_s: Seconds that it would take alone on the whole cluster.
-        slack_gpu_s: How much more than that it may do in honesty.
         provisional: Whether this rests on a guess of its pace.
         fair_end_s: When it ended on the fluid cluster. None as long as it has not.
         attained_gpu_s: GPU time that it had until the last round.
@@ -49,7 +44,6 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     work_gpu_s: float
     whole_time_s: float
-    slack_gpu_s: float = _SLACK_GPU_S
     provisional: bool = False
     fair_end_s: float | None = None
     attained_gpu_s: float = 0.0
@@ -61,14 +55,14 @@ class MeteredApp(Value, frozen=True, kw_only=True):
         """Declared work that is not done yet. Of an app that did more than it declared, what it is assumed to need."""
         if self.overran:
             return OVERRUN_LEFT * self.done_gpu_s
-        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + self.slack_gpu_s:
+        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
             return self.done_gpu_s
         return max(0.0, self.work_gpu_s - self.done_gpu_s)
 
     @property
     def overran(self) -> bool:
         """Whether it has done far more work than it declared."""
-        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + self.slack_gpu_s
+        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _SLACK_GPU_S
 
     def after(self, attained_gpu_s: float) -> MeteredApp:
         """The app after the GPU time that it had since the last round: the very same if it had none."""
@@ -115,7 +109,6 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         apps[app_id] = MeteredApp(
             work_gpu_s=report.work_left_gpu_s,
             whole_time_s=math.fsum(phase.time_s for phase in phases),
-            slack_gpu_s=max(_SLACK_GPU_S, _START_S * sum(each.jobs * each.gang_gpus for each in report.phases_left)),
             provisional=report.provisional,
             attained_gpu_s=attained[app_id],
         )
