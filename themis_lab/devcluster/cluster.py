@@ -6,7 +6,7 @@ import random
 import secrets
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from themis.errors import UnknownNameError
@@ -21,6 +21,7 @@ from themis_lab.devcluster.daemons import Deployment, Programs, format_command, 
 from themis_lab.devcluster.folder import check_free, locked, make_folders, remove
 from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.readiness import Say, wait_until_none, what_is_missing
+from themis_lab.devcluster.recovery import drop_broken_store
 from themis_lab.devcluster.spec import NAMENODE, RESOURCE_MANAGER, ClusterSpec, node_manager
 from themis_lab.devcluster.state import read_state
 from themis_lab.devcluster.tools import tool_scripts
@@ -296,12 +297,15 @@ class DevCluster:
             return str(error)
         return None
 
-    def _bring_up(self, daemons: Iterable[str], limit_s: float) -> None:
+    def _bring_up(self, daemons: Collection[str], limit_s: float) -> None:
         """Start these daemons, and wait until they and all other running ones are ready."""
         # Daemons of decommissioned nodes are about to end.
         leaving = {node_manager(host) for host in self._excluded()}
         others = self._daemons.running() - leaving
         started_s = time.time()
+        for host in self.deployment.spec.hosts:
+            if node_manager(host) in daemons:
+                drop_broken_store(self.deployment.layout.node(host))
         for daemon in daemons:
             self._daemons.spawn(daemon)
         self._wait_ready(dict.fromkeys(others, 0.0) | dict.fromkeys(daemons, started_s), limit_s, _silent)

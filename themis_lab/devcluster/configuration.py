@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
+from themis_lab.devcluster import recovery
 from themis_lab.devcluster.addresses import Addresses, Port
 from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.spec import ClusterSpec
@@ -79,7 +80,7 @@ def node_properties(spec: ClusterSpec, addresses: Addresses, layout: Layout, ind
         "yarn.nodemanager.webapp.address": f"{host}:{addresses.port(Port.NM_WEB)}",
         "yarn.nodemanager.local-dirs": str(folder / "local"),
         "yarn.nodemanager.log-dirs": str(folder / "logs"),
-        "yarn.nodemanager.recovery.dir": str(folder / "recovery"),
+        "yarn.nodemanager.recovery.dir": str(folder / recovery.FOLDER),
         f"yarn.nodemanager.resource-type.{GPU}": str(spec.gpus[index]),
     }
 
