@@ -45,18 +45,21 @@ class Selection(Value, frozen=True, kw_only=True):
     limit: int = 0
 
 
-def select(client: Connection, selection: Selection) -> tuple[Sequence[pb.AppStatus], int]:
+def select(client: Connection, selection: Selection, *, reasons: bool = False) -> tuple[Sequence[pb.AppStatus], int]:
     """Fetch the selected apps in their order. Returns them, and how many more there may be.
 
     By `newest`, a limit keeps the apps that have not ended, then the newest of the others. By another order it keeps
-    the first ones, for which all apps have to be fetched.
+    the first ones, for which all apps have to be fetched. With `reasons`, one's own apps say why they wait.
     """
     limit = selection.limit or None
     states = {
         each for state in selection.states for each in (status.WAITING_STATES if state == status.WAITING else (state,))
     }
     apps, more = client.first(
-        sorted(states), most=limit if selection.sort == NEWEST else None, wanted=lambda app: _wanted(app, selection)
+        sorted(states),
+        most=limit if selection.sort == NEWEST else None,
+        wanted=lambda app: _wanted(app, selection),
+        reasons=reasons,
     )
     newest_first = apps[::-1]
     ordered = newest_first if selection.sort == NEWEST else sorted(newest_first, key=_ORDERS[selection.sort])

@@ -96,15 +96,18 @@ class Connection:
         *,
         most: int | None = None,
         wanted: Callable[[pb.AppStatus], bool] | None = None,
+        reasons: bool = False,
     ) -> tuple[tuple[pb.AppStatus, ...], int]:
         """Return at most `most` apps in order of submission, and how many more there may be.
 
         Apps that have not ended go before the others, newer ones before older ones. `wanted` selects apps.
+        With `reasons`, one's own apps say why they wait.
         """
         found: dict[str, pb.AppStatus] = {}
         mark, seen = "", 0
         while True:
-            request = pb.ListRequest(states=states, after=mark, limit=min(most or _APPS_A_PAGE, _APPS_A_PAGE))
+            limit = min(most or _APPS_A_PAGE, _APPS_A_PAGE)
+            request = pb.ListRequest(states=states, after=mark, limit=limit, reasons=reasons)
             reply = self._call(self._stub.List, request)
             seen += len(reply.apps)
             # A ResourceManager without pages sends all apps in order of submission, and no total.

@@ -12,7 +12,7 @@ from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import app_object, dump
 from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
-from submarine_client.status import is_at_rest, is_paused, is_waiting, succeeded
+from submarine_client.status import is_at_rest, is_paused, succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.apps import AppSpec
@@ -62,10 +62,7 @@ class Session(Value, frozen=True, kw_only=True):
         try:
             with self.connect() as client:
                 while True:
-                    apps, more = select(client, selection)
-                    if arguments.output == "wide":
-                        # A list has no reason why an app waits.
-                        apps = [client.show(app.app_id) if is_waiting(app) else app for app in apps]
+                    apps, more = select(client, selection, reasons=arguments.output == "wide")
                     self._say_apps(apps, more, arguments.output, what)
                     if not arguments.watch:
                         return OK

@@ -38,12 +38,8 @@ def is_at_rest(app: pb.AppStatus) -> bool:
 
 def shown_state(app: pb.AppStatus) -> str:
     """Return the state as shown to people: `WAITING` for an app that takes part in rounds but has no GPU."""
-    return WAITING if is_waiting(app) else str(app.state)
-
-
-def is_waiting(app: pb.AppStatus) -> bool:
-    """Whether the app takes part in rounds but has no GPU."""
-    return (app.state == AppState.RUNNING or app.hosted) and not app.gpus
+    takes_part = app.state == AppState.RUNNING or app.hosted
+    return WAITING if takes_part and not app.gpus else str(app.state)
 
 
 def rho(app: pb.AppStatus) -> float:

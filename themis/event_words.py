@@ -1,7 +1,7 @@
 """What an event of the log says, as one sentence for people: for pages, commands and the report. Pure.
 
 Example: `tasks_ended` with `{"job_id": "lr-0.1", "gpus": ["m0/0", "m0/1"], "requested": true, "iteration": 40}` is
-`lr-0.1 stopped on 2 GPUs as it was told; its newest checkpoint is of iteration 40`.
+`lr-0.1 stopped on 2 GPUs as requested; its newest checkpoint is of iteration 40`.
 
 App masters write the details of their events, another version may have written any of them, and other users see a part
 only. So a sentence leaves out what its detail lacks.
@@ -225,7 +225,7 @@ def _tasks_started(detail: _Detail) -> str:
 def _tasks_ended(detail: _Detail) -> str:
     saved = detail.at("iteration", "; its newest checkpoint is of iteration {}") if detail.whole("iteration") else ""
     if detail.is_true("requested"):
-        return f"{detail.job} stopped on {detail.gpus} as it was told{saved}"
+        return f"{detail.job} stopped on {detail.gpus} as requested{saved}"
     codes = sorted(set(detail.names("exit_codes")))
     exits = "" if not codes or codes == ["0"] else _listed(codes, ", with exit code {}")
     return f"{detail.job} ended on {detail.gpus}{exits}{saved}"
@@ -255,7 +255,9 @@ def _resize(detail: _Detail) -> str:
 
 def _metric_unread(detail: _Detail) -> str:
     seen = f"{counted(detail.whole('lines_seen'), 'line')} seen, none understood"
-    return f"{detail.job} has told nothing that can be read: {seen}{detail.worded('first_line', '; first line: {}')}"
+    return (
+        f"{detail.job} has logged no metric that can be read: {seen}{detail.worded('first_line', '; first line: {}')}"
+    )
 
 
 def _tuner(detail: _Detail) -> str:

@@ -18,7 +18,7 @@ from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
 from rm_plugin.service.node_status import node_statuses
 from rm_plugin.service.refusals import refuse
-from rm_plugin.service.status import app_status
+from rm_plugin.service.status import app_status, waiting_message
 from rm_plugin.service.store import StoredEvent, app_number
 from rm_plugin.service.store_json import to_json
 from rm_plugin.service.visibility import visible_events, visible_status
@@ -83,9 +83,13 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             await refuse(context, error)
             raise
         reply = pb.ListReply(next=page.next_mark, total=self._manager.entries.count(wanted))
+        reasons = self._manager.estimates.waiting_of(page.entries) if request.reasons else {}
         size = 0
         for index, entry in enumerate(page.entries):
-            status = visible_status(app_status(self._manager, entry, whole=False), caller())
+            status = app_status(self._manager, entry, whole=False)
+            if entry.app_id in reasons:
+                status.waiting.CopyFrom(waiting_message(reasons[entry.app_id]))
+            status = visible_status(status, caller())
             size += status.ByteSize()
             if index and size > _LIST_BYTES:
                 reply.next = mark_of(page.entries[index - 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rm_plugin.arbiter.estimates import Interval
+from rm_plugin.service.app_estimates import Waiting
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from themis.lifecycle import LeaseState
@@ -61,10 +62,15 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
 def _add_estimates(manager: ResourceManager, entry: AppEntry, status: pb.AppStatus) -> None:
     waiting, estimate = manager.estimates.waiting(entry), manager.estimates.estimate(entry)
     if waiting is not None:
-        status.waiting.CopyFrom(pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of))
+        status.waiting.CopyFrom(waiting_message(waiting))
     if estimate is not None:
         first_gpu, end = _seconds(estimate.first_gpu_s), _seconds(estimate.end_s)
         status.estimate.CopyFrom(pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
+
+
+def waiting_message(waiting: Waiting) -> pb.AppWaiting:
+    """Why an app has no more GPUs, on the wire."""
+    return pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of)
 
 
 def _seconds(interval: Interval) -> pb.Seconds:

@@ -847,14 +847,16 @@ class ValidateReply(_message.Message):
     def __init__(self, summary: _Optional[str] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("states", "limit", "after")
+    __slots__ = ("states", "limit", "after", "reasons")
     STATES_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
     states: _containers.RepeatedScalarFieldContainer[str]
     limit: int
     after: str
-    def __init__(self, states: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+    reasons: bool
+    def __init__(self, states: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., after: _Optional[str] = ..., reasons: _Optional[bool] = ...) -> None: ...
 
 class ListReply(_message.Message):
     __slots__ = ("apps", "next", "total")

@@ -187,7 +187,7 @@ def audit_table(report: Report) -> str:
 
 
 def troubles_table(record: RunRecord) -> str:
-    """A row per event that tells of trouble, the first ones, as a sentence. Empty if there was none."""
+    """A row per event that reports trouble, as a sentence; at most the first hundred. Empty if there was none."""
     names = {app.app_id: app.name for app in record.apps}
     began_s = min((event.time_s for event in record.events if event.kind == "app_submitted"), default=0.0)
     troubles = [event for event in record.events if event.kind in _TROUBLES]

@@ -97,7 +97,7 @@ def test_every_state_has_words():
         (
             "tasks_ended",
             {"job_id": "lr-0.1", "gpus": GPUS, "requested": True, "iteration": 40},
-            "lr-0.1 stopped on 2 GPUs (m0/0, m0/1) as it was told; its newest checkpoint is of iteration 40",
+            "lr-0.1 stopped on 2 GPUs (m0/0, m0/1) as requested; its newest checkpoint is of iteration 40",
         ),
         (
             "tasks_ended",
@@ -111,7 +111,7 @@ def test_every_state_has_words():
         (
             "metric_unread",
             {"job_id": "job-1", "lines_seen": 12, "first_line": "hello {}"},
-            "job-1 has told nothing that can be read: 12 lines seen, none understood; first line: hello {}",
+            "job-1 has logged no metric that can be read: 12 lines seen, none understood; first line: hello {}",
         ),
         ("of another version", {"a": 1}, 'of another version {"a": 1}'),
     ],

@@ -95,6 +95,12 @@ def ids(reply):
     return [app.app_id for app in reply.apps]
 
 
+def test_reasons_why_apps_wait_are_listed_on_request(tmp_path):
+    without, with_reasons = listed(tmp_path, pb.ListRequest(), pb.ListRequest(reasons=True))
+    assert not any(app.HasField("waiting") for app in without.apps)
+    assert {app.waiting.reason for app in with_reasons.apps} == {"its app master has not reported yet"}
+
+
 def test_client_without_pages_gets_apps_in_order_of_submission(tmp_path):
     (reply,) = listed(tmp_path, pb.ListRequest())
     assert ids(reply) == [f"app-000{number}" for number in range(1, 6)]
