@@ -71,7 +71,7 @@ CONTENDERS = (
     Contender(name="slaq", policy="slaq", lies=("loss",)),
     Contender(name="srtf", policy="srtf", lies=("work",)),
     Contender(name="srsf", policy="srsf", lies=("work",)),
-    Contender(name="fair_finish", policy="fair_finish", lies=("work", "strictness", "demand", "phases")),
+    Contender(name="fair_finish", policy="fair_finish", lies=("work", "strictness", "demand", "phases", "restarts")),
 )
 """With f = 0 all apps bid in every auction, and no report decides who bids: this tests the auction alone.
 
