@@ -1,9 +1,10 @@
 """`themis usage`: sums by month and by what a row stands for, and whose apps have a row."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from submarine_client.connection import Connection
 from themis.wire import themis_pb2 as pb
 from themis_cli.usage_command import _by_app, usage_rows
 
@@ -27,17 +28,24 @@ APPS = (
 )
 
 
-class FakeConnection:
+class FakeConnection(Connection):
     """Has apps, and what the caller may see of GPU time."""
 
     def __init__(self, *users: str) -> None:
         self._users = users
 
-    def usage(self, _month: str) -> list[pb.UsageRow]:
-        return [pb.UsageRow(month="2026-11", user=user, gpu_s=1.0) for user in self._users]
+    def usage(self, month: str = "") -> Sequence[pb.UsageRow]:
+        return [pb.UsageRow(month=month or "2026-11", user=user, gpu_s=1.0) for user in self._users]
 
-    def first(self, _states: Any, *, most: Any, wanted: Any) -> tuple[list[pb.AppStatus], int]:
-        return [app for app in APPS if wanted(app)], 0
+    def first(
+        self,
+        states: Sequence[str] = (),
+        *,
+        most: int | None = None,
+        wanted: Callable[[pb.AppStatus], bool] | None = None,
+        reasons: bool = False,
+    ) -> tuple[tuple[pb.AppStatus, ...], int]:
+        return tuple(app for app in APPS if wanted is None or wanted(app)), 0
 
 
 @pytest.mark.parametrize(
@@ -50,5 +58,4 @@ class FakeConnection:
     ],
 )
 def test_apps_are_those_of_the_users_whose_use_the_caller_sees(users: tuple[str, ...], apps: list[str]) -> None:
-    connection: Any = FakeConnection(*users)
-    assert [app_id for _month, app_id, _gpu_s in _by_app(connection, "")] == apps
+    assert [app_id for _month, app_id, _gpu_s in _by_app(FakeConnection(*users), "")] == apps
