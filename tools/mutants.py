@@ -46,6 +46,7 @@ _PAYMENTS = ("rm_plugin/arbiter/payments.py", "rm_plugin/arbiter/auction.py", "r
 _ARBITER_TESTS = (
     "tests/unit/rm_plugin/arbiter/test_*.py",
     "tests/golden/test_nsdi_example.py",
+    "tests/property/test_arbiter_undo.py",
     "tests/property/test_auction_properties.py",
     "tests/property/test_lease_table_machine.py",
     "tests/property/test_leftover_properties.py",
