@@ -45,6 +45,9 @@ class Room:
 _PAYMENTS = ("rm_plugin/arbiter/payments.py", "rm_plugin/arbiter/auction.py", "rm_plugin/arbiter/rounding.py")
 _ARBITER_TESTS = (
     "tests/unit/rm_plugin/arbiter/test_*.py",
+    "tests/unit/rm_plugin/policies/test_bidding_apps.py",
+    "tests/unit/rm_plugin/policies/test_fair_finish.py",
+    "tests/unit/rm_plugin/policies/test_users.py",
     "tests/golden/test_nsdi_example.py",
     "tests/property/test_arbiter_undo.py",
     "tests/property/test_auction_properties.py",

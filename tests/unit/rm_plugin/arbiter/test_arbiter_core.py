@@ -156,6 +156,13 @@ class TestFraming:
         assert snapshot.contentions.of("a") == 2.0 == one.contention("a", 200.0)
         assert snapshot.standing("a").submitted_at_s == 100.0
 
+    def test_an_app_that_ended_counts_no_longer(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        one.add_app("b", now_s=0.0)
+        one.end_app("b", now_s=100.0, reason="it ended")
+        assert one.contention("a", 200.0) == (2 * 100.0 + 100.0) / 200.0
+
     def test_the_same_seed_gives_the_same_rounds(self):
         assert arbiter().begin_round(5.0)[0].seed == arbiter().begin_round(9.0)[0].seed
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.arbiter.auction import AuctionOutcome, Problem, run_auction
 from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers import port
 from rm_plugin.solvers.highs import HighsSolver
@@ -214,3 +214,17 @@ def test_winners_beyond_the_licence_keep_all_and_are_recorded():
     outcome = run_auction(BOTH, _Unlicensed(bidders=2), 8.0)
     assert set(outcome.wins) == {"a", "b"}
     assert (outcome.status, outcome.shares) == (SolveStatus.LICENCE, {"a": 1.0, "b": 1.0})
+
+
+def test_states_and_fallbacks_count_each_solved_problem_once():
+    def problem(without, solved_for, states, fallback):
+        return Problem(
+            without=without, solved_for=solved_for, status=SolveStatus.OPTIMAL, gap=0.0, log_objective=0.0, positive=2,
+            states=states, fallback=fallback,
+        )  # fmt: skip
+
+    full, first, alike = problem(None, None, 5, False), problem("a", "a", 3, True), problem("b", "a", 3, True)
+    outcome = AuctionOutcome(wins={}, shares={}, problems=(full, first, alike))
+    assert (outcome.states, outcome.fallbacks) == (8, 1)
+    silent = AuctionOutcome(wins={}, shares={}, problems=(full, problem("a", "a", None, False)))
+    assert (silent.states, silent.fallbacks) == (None, 0)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rm_plugin.arbiter.contention import Contention
 from themis.errors import InvariantError
-from themis.queues import ROOT, Queue, Queues, QueueUser
+from themis.queues import NO_TENANT, ROOT, Queue, Queues, QueueUser
 
 
 def test_an_app_alone_counts_itself():
@@ -146,3 +146,18 @@ def test_other_weights_count_from_their_reload_on():
     contention.requeue(heavy, {"a": ANNA, "b": BOB}, 10.0)
     assert contention.mean("a", 20.0) == pytest.approx((2 * 10 + 4 / 3 * 10) / 20)
     assert contention.mean("b", 20.0) == pytest.approx((2 * 10 + 4 * 10) / 20)
+
+
+@given(
+    entered=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([ANNA, BOB, NO_TENANT])), min_size=1, max_size=6),
+    later_s=st.sampled_from([0.0, 0.7, 30.0]),
+)
+def test_all_at_once_are_what_each_is(entered, later_s):
+    """Also of apps that entered at this moment, beside others, and of users with weights."""
+    contention = Contention(Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=3.0)})}))
+    entered.sort(key=lambda each: each[0])
+    apps = [f"app-{number}" for number in range(len(entered))]
+    for app, (at_s, tenant) in zip(apps, entered, strict=True):
+        contention.enter(app, float(at_s), tenant)
+    means = contention.at(entered[-1][0] + later_s)
+    assert means.of_all(apps).tolist() == [means.of(app) for app in apps]

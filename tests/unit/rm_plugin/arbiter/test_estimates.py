@@ -149,6 +149,13 @@ def test_worst_rho_is_served_first():
     assert found["worse"].first_gpu_at_s == 0.0 < found["fine"].first_gpu_at_s
 
 
+def test_rho_of_apps_that_need_less_than_a_second_is_told_apart():
+    """2 s after their submission: (2 + 0.5) / 0.5 = 5 and (2 + 0.8) / 0.8 = 3.5."""
+    shorter, longer = (app(name, (work_s, 4.0), submitted_at_s=-2.0) for name, work_s in (("z", 0.5), ("a", 0.8)))
+    found = play(longer, shorter, order=RHO)
+    assert (found["z"].rank, found["a"].rank) == (1, 2)
+
+
 def test_app_that_can_use_no_more_takes_no_place_among_those_of_worst_rho():
     """One of four apps has a place, and gets both free GPUs."""
     content = app("w", (1_000.0, 2.0), held=2, submitted_at_s=-50_000.0, lease_end_s=1_200.0)

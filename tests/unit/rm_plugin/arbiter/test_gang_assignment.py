@@ -126,7 +126,7 @@ def test_batched_assignment_equals_assignment_one_by_one(seed):
 def test_assigning_more_gpus_than_are_free_is_a_defect_on_any_machine():
     mine = GpuId("m3", 0)
     up = {mine: Lease(lease_id=1, gpu=mine, app_id="a", granted_at_s=0, expires_at_s=9)}
-    for machine_id in ("m3", "m2", "elsewhere"):
-        gang = PlacedGang(gpus=Allocation.of({machine_id: 2}), level=Level.MACHINE)
+    for machine_id, gpus in (("m3", 2), ("m2", 2), ("elsewhere", 1)):
+        gang = PlacedGang(gpus=Allocation.of({machine_id: gpus}), level=Level.MACHINE)
         with pytest.raises(InvariantError, match="more GPUs are granted"):
             assign_gangs(CLUSTER, {"a": [gang]}, up, {"m2": 1})

@@ -378,6 +378,13 @@ class TestIndices:
             with pytest.raises(InvariantError, match="index"):
                 table.validate()
 
+    def test_a_lease_that_is_noted_as_expiring_and_goes_on(self):
+        table = self.table()
+        (lease,) = table.live_of("b")
+        table._live._expiring[lease.gpu] = lease
+        with pytest.raises(InvariantError, match="expiring"):
+            table.validate()
+
     def test_a_lease_under_a_gpu_of_another(self):
         table = self.table()
         (lease,) = table.live_of("b")
