@@ -16,6 +16,23 @@ from themis.lifecycle import AppState, JobState
 REAL_SLEEP = asyncio.sleep
 
 
+@pytest.mark.parametrize(("exit_code", "state"), [(0, JobState.PHASE_DONE), (75, JobState.WAITING)])
+def test_job_that_ends_by_itself_while_it_is_stopped_is_done(attempt, exit_code, state):
+    """A lease ends while the program writes its model: its last word is its exit code, not our wish."""
+    one = attempt(tuner="single", iterations=1, jobs=("j0",))
+
+    async def scenario():
+        await one.start("j0")
+        job = one.jobs["j0"]
+        one.runner.stop(job, "its lease ends")
+        assert job.state is JobState.CHECKPOINTING
+        job.handles[0].end(exit_code)
+        await one.ended("j0")
+
+    asyncio.run(scenario())
+    assert one.jobs["j0"].state is state
+
+
 class TestExitCodeZero:
     """An exit code of 0 ends the run, but only log and checkpoints say how far the job came."""
 

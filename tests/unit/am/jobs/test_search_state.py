@@ -198,7 +198,6 @@ class TestPhases:
     def test_a_killed_search_leaves_its_losers_stopped(self, bench):
         one = bench()
         one.run_phase(LOSSES)
-        one.search.settle_losers()
         one.search.finish(JobState.KILLED)
         assert [one.states()[job_id] for job_id in ("j0", "j2")] == [JobState.STOPPED] * 2
 

@@ -11,6 +11,7 @@ from am.profiler.records import (
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
+    Metric,
     Replay,
     Restored,
     SavingCheckpoint,
@@ -177,6 +178,25 @@ class TestRestarts:
         profile.feed(StepLoss(step=120, loss=math.nan))
         assert profile.iteration == 120
         assert math.isnan(profile.loss)
+
+    @pytest.mark.parametrize("record", [Validation(step=40, loss=0.5), Restored(iteration=40, seconds=0.1)])
+    def test_record_of_a_later_iteration_is_progress(self, record):
+        profile = JobProfile()
+        profile.feed(record)
+        assert profile.iteration == 40
+
+    def test_declared_metric_of_the_newest_step_counts_and_one_without_a_step_always(self):
+        profile = JobProfile()
+        shown = []
+        for record in (
+            Metric(value=0.5, step=10),
+            Metric(value=0.7, step=5),
+            Metric(value=0.6),
+            Metric(value=0.9, step=10),
+        ):
+            profile.feed(record)
+            shown.append(profile.metric)
+        assert shown == [0.5, 0.5, 0.6, 0.9]
 
     def test_other_records(self):
         profile = JobProfile()

@@ -23,6 +23,7 @@ from rm_plugin.policies.themis import ThemisPolicy
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
+from themis.errors import InputError
 
 CLUSTER = Cluster(name="c", machines=(Machine(machine_id="m", rack_id="r", slots=(4,)),))
 FREE = (FreeMachine(machine_id="m", rack_id="r", free_slots=(4,)),)
@@ -139,6 +140,20 @@ class TestReportsThatAreChecked:
         shot = replace(snapshot("a", "b", "c", settings=RoundSettings(f=0.5)), reports=reports)
         assert bidding_apps(shot, {}) == ("b", "c")
         assert [app_demand.app_id for app_demand in app_demands_of(shot, {})] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["f", "alpha", "preemption_margin"])
+def test_shares_lie_in_0_to_1_both_included(name):
+    for share in (0.0, 1.0):
+        assert getattr(RoundSettings(**{name: share}), name) == share
+    for share in (-1e-9, 1.0 + 1e-9, math.nan):
+        with pytest.raises(InputError, match="must lie in 0 to 1"):
+            RoundSettings(**{name: share})
+
+
+def test_offer_has_the_slots_of_machines_with_a_free_gpu():
+    full = FreeMachine(machine_id="full", rack_id="r", free_slots=(0,))
+    assert snapshot("a", machines=(*FREE, full)).offer_to("a", 9.0).slots == {"m": (4,)}
 
 
 class TestAbsence:

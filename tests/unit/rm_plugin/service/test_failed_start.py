@@ -12,6 +12,9 @@ from themis.config.rm_settings import RmSettings
 class Engine:
     """An engine that is there at once."""
 
+    def __init__(self):
+        self.closed = False
+
     async def shared_folder(self):
         return None
 
@@ -19,7 +22,7 @@ class Engine:
         return CLUSTER
 
     async def close(self):
-        pass
+        self.closed = True
 
 
 @pytest.fixture
@@ -45,7 +48,32 @@ def stopped(monkeypatch):
 
 def serve(folder):
     settings = RmSettings.model_validate({"cluster": "unused", "state_dir": folder})
-    return asyncio.run(asyncio.wait_for(server_module._serve(settings, Engine()), 20))
+    engine = Engine()
+    try:
+        return asyncio.run(asyncio.wait_for(server_module._serve(settings, engine), 20))
+    finally:
+        assert engine.closed
+
+
+@pytest.fixture(autouse=True)
+def stores(monkeypatch):
+    """Each store that was opened; all must be closed in the end."""
+    opened = []
+
+    class Store(server_module.SqliteStore):
+        def __init__(self, path):
+            super().__init__(path)
+            self.closed = False
+            opened.append(self)
+
+        def close(self):
+            super().close()
+            self.closed = True
+
+    monkeypatch.setattr(server_module, "SqliteStore", Store)
+    yield
+    assert opened
+    assert all(store.closed for store in opened)
 
 
 def test_start_that_fails_leaves_apps_running(tmp_path, stopped):
