@@ -20,7 +20,7 @@ from am.profiler.records import (
     Validation,
     believable,
 )
-from am.profiler.slowdowns import measured_slowdown, serial_iteration_s, weighted_median
+from am.profiler.slowdowns import LevelSeen, by_level, measured_slowdown, serial_iteration_s, weighted_median
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.cluster import Level
 
@@ -288,8 +288,24 @@ class TestSlowdown:
         SavingCheckpoint(iteration=MAX_ITERATIONS + 1),
         Restored(iteration=MAX_ITERATIONS + 1, seconds=1.0),
         ExamplesPerSecond(step=MAX_ITERATIONS + 1, mean_rate=1.0),
+        Metric(step=MAX_ITERATIONS + 1, value=1.0),
     ],
     ids=lambda record: type(record).__name__,
 )
 def test_impossible_iteration_counts_are_dropped(record):
     assert believable([record, StepLoss(step=MAX_ITERATIONS, loss=1.0)]) == [StepLoss(step=MAX_ITERATIONS, loss=1.0)]
+
+
+def test_records_without_an_iteration_are_kept():
+    records = [LossOnly(loss=0.5), Metric(value=0.5)]
+    assert believable(records) == records
+
+
+def test_s_by_level_says_what_was_measured():
+    found = by_level(Slowdown(1.0, 1.1, 1.3, 1.5), {Level.RACK: LevelSeen(factor=1.3, count=7, spread=0.2)})
+    assert [(each.level, each.factor, each.intervals, each.spread) for each in found] == [
+        ("slot", 1.0, 0, 0.0),
+        ("machine", 1.1, 0, 0.0),
+        ("rack", 1.3, 7, 0.2),
+        ("cluster", 1.5, 0, 0.0),
+    ]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from am.profiler.cost_format import read_cost
+from am.profiler.line_places import LinePlace
 from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import Diverged, LossOnly, Metric, StepLoss, Validation
@@ -281,3 +283,17 @@ def test_hugging_face_trainer_counts_epochs_if_the_job_does(name):
     records = golden(name, 3)
     assert steps(records)[-1] == (3, 0.6921)
     assert held_out(records) == [(1, 0.6927, None), (2, 0.6923, None), (3, 0.6922, None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("Epoch: 0004 cost= 0.502", LinePlace(epoch=4)),
+        ("Cost after epoch 4: 0.502", LinePlace(epoch=4)),
+        ("Cost after iteration 4: 0.502", LinePlace(step=4)),
+        ("step 4, cost: 0.502", LinePlace(step=4)),
+    ],
+)
+def test_cost_is_of_the_step_or_the_epoch_that_its_line_names(line, place):
+    found = read_cost(line)
+    assert (found.place, found.loss) == (place, 0.502)
