@@ -181,7 +181,7 @@ def main() -> int:
             except grpc.RpcError:
                 won = False
             succeeded += won
-            print(f"{'succeeds' if won else 'refused ':9} {attack.__name__.replace('_', ' ')}", flush=True)
+            sys.stdout.write(f"{'succeeds' if won else 'refused ':9} {attack.__name__.replace('_', ' ')}\n")
     return int(succeeded > 0)
 
 

@@ -77,7 +77,10 @@ def files_of(status: int, body: bytes) -> list[Mapping[str, object]]:
     """Return the files that a page lists. Raises ValueError for any other answer, such as a redirect."""
     if status != HTTPStatus.OK:
         raise ValueError(f"logs.json answered with status {status}")
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise ValueError("logs.json is nested too deeply") from None
     files = found.get("files") if isinstance(found, dict) else None
     if not isinstance(files, list) or len(files) > _MAX_FILES or not all(isinstance(file, dict) for file in files):
         raise ValueError("logs.json is no list of files")

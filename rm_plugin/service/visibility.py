@@ -1,7 +1,7 @@
 """What users see of each other's apps: that an app exists, how it fares, and what it holds.
 
-Owners and administrators, of its queue too, see all of it. Other users see neither specification, environment, jobs, losses, paths nor
-any text that the app's programs may have written.
+Owners and administrators, those of its queue too, see all of it. Other users see neither specification, environment,
+jobs, losses, paths nor any text that the app's programs may have written.
 """
 
 from __future__ import annotations

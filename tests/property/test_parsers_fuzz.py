@@ -20,8 +20,8 @@ from am.checkpoints.manifest import decode, encode
 from am.checkpoints.store import FileRecord
 from am.journal import Journal
 from am.runtimes.remote import frames
-from rm_plugin.engines.remote_logs import files_of
 from rm_plugin.arbiter.market_file import read_market
+from rm_plugin.engines.remote_logs import files_of
 from rm_plugin.policies.allox.instance_file import read_instance as read_allox
 from rm_plugin.policies.oef.instance_file import read_instance as read_oef
 from rm_plugin.service.admission import check_app

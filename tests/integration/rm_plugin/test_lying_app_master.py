@@ -110,7 +110,7 @@ def test_a_gang_that_a_job_does_not_hold_is_not_believed(tmp_path):
     play(tmp_path, scenario, policy="worst_rho_first")
 
 
-# ---- rho, work left, pace, cost of a restart ------------------------------------------------------------------------------
+# ---- rho, work left, pace, cost of a restart ------------------------------------------------------------------------
 
 
 # On a busy machine an honest report may be older than the leases, and is cut to them, too (rule 2 of `claims`).
