@@ -87,7 +87,8 @@ def read_the_logs(target: Target) -> bool:
 
 def find_a_token_in_the_store(target: Target) -> bool:
     """Find the token of an attempt in clear."""
-    return not target.stored()[0].startswith("sha256:")
+    token = target.stored()[0]
+    return bool(token) and not token.startswith("sha256:")
 
 
 def register_as_an_attempt(target: Target) -> bool:
@@ -151,7 +152,12 @@ def target_of(checkout: Path) -> Iterator[Target]:
             if not app_id:
                 raise SystemExit(f"the app was not accepted: {answer.stdout}{answer.stderr}")
             with grpc.insecure_channel(address) as channel:
-                yield Target(channel, folder, app_id)
+                target = Target(channel, folder, app_id)
+                # An app has a token once its app master is about to start.
+                deadline_s = time.monotonic() + WAIT_S
+                while not target.stored()[0] and time.monotonic() < deadline_s:
+                    time.sleep(0.1)
+                yield target
         finally:
             service.send_signal(signal.SIGTERM)
             service.wait(WAIT_S)
