@@ -127,7 +127,7 @@ def _content(data: bytes, place: str) -> JournalContent:
                 measurements[entry["measured"]["job"]] = msgspec.convert(entry["measured"], Measurements)
             elif "note" in entry:
                 notes[entry["note"]["name"]] = entry["note"]["value"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             remedy = f"damaged in line {number}: {error}; move the file away to begin again"
             raise JournalError("cannot read the journal", value=place, remedy=remedy) from error
     return JournalContent(observations=tuple(observations), jobs=jobs, measurements=measurements, notes=notes)

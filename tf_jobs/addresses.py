@@ -43,7 +43,7 @@ def read_addresses(environment: Mapping[str, str], *, tasks: int, task_index: in
     try:
         config = json.loads(text)
         workers, index = list(config["cluster"]["worker"]), config["task"]["index"]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         remedy = 'write {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
         raise InputError("TF_CONFIG does not parse", value=text, remedy=remedy) from error
     if len(workers) != tasks or index != task_index:

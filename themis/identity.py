@@ -7,6 +7,7 @@ ResourceManager, a client gets its token from a Unix socket, whose other end kno
 from __future__ import annotations
 
 from themis.errors import InputError
+from themis.queues import ROOT, AppOwner
 from themis.values import Value
 
 HEADER = "authorization"
@@ -34,21 +35,27 @@ class TooManyCallsError(InputError):
 class Identity(Value, frozen=True, kw_only=True):
     """A caller whom the ResourceManager knows.
 
-    An app's owner and administrators may end it and read its logs, its jobs and its specification. Every user sees
-    that an app exists, and which GPUs it holds.
+    An app's owner and administrators, also those of its queue alone, may end it and read its logs, its jobs and its
+    specification. Every user sees that an app exists, and which GPUs it holds.
+
+    Attributes:
+        user: Who calls.
+        is_admin: Whether the caller is an administrator of the ResourceManager.
+        queues: The queues that the caller administers (`Queues.administered`).
     """
 
     user: str
     is_admin: bool = False
+    queues: frozenset[str] = frozenset()
 
-    def controls(self, owner: str) -> bool:
-        """Whether the caller may read and end apps of this user."""
-        return self.is_admin or self.user == owner
+    def controls(self, owner: AppOwner) -> bool:
+        """Whether the caller may read and end apps of this owner. Administrators of the root may of every queue."""
+        return self.is_admin or self.user == owner.user or not self.queues.isdisjoint((owner.queue, ROOT))
 
-    def check_controls(self, app_id: str, owner: str) -> None:
+    def check_controls(self, app_id: str, owner: AppOwner) -> None:
         """Raise NotAllowedError unless the caller may read and end this app of `owner`."""
         if not self.controls(owner):
-            remedy = f"only {owner} and administrators may do this, and you are {self.user}"
+            remedy = f"only {owner.user} and administrators may do this, and you are {self.user}"
             raise NotAllowedError(f"{app_id} is not your app", remedy=remedy)
 
     def check_admin(self, what: str) -> None:

@@ -77,6 +77,7 @@ class Queue(Value, frozen=True, kw_only=True):
         guaranteed_gpus: GPUs up to which it is served before queues that have their guarantee.
         limits: Those of all its apps together.
         submitters: The users who may submit; empty: all.
+        admins: Users who control its apps and those of the queues below.
         users: Users with a weight or limits of their own.
         each_user: The limits of every other user.
     """
@@ -87,6 +88,7 @@ class Queue(Value, frozen=True, kw_only=True):
     guaranteed_gpus: int = 0
     limits: Limits = NO_LIMITS
     submitters: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
     users: Mapping[str, QueueUser] = field(default_factory=dict)
     each_user: Limits = NO_LIMITS
 
@@ -116,6 +118,18 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
             queue = self.queues[name]
             yield queue
             name = queue.parent
+
+    @cached_property
+    def administered(self) -> Mapping[str, frozenset[str]]:
+        """The leaves whose apps a user controls, for each user that a queue names in `admins`.
+
+        The root is among them if the user administers all: an app of a queue that is no leaf is directly in the root.
+        """
+        found: dict[str, set[str]] = {}
+        for name in {*self.leaves, ROOT}:
+            for admin in (admin for queue in self.above(name) for admin in queue.admins):
+                found.setdefault(admin, set()).add(name)
+        return {admin: frozenset(names) for admin, names in found.items()}
 
     def check_submitter(self, owner: AppOwner) -> None:
         """Raise InputError unless the owner may submit apps to this queue.

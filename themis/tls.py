@@ -85,7 +85,7 @@ def checked_authorities(text: str, source: str) -> str:
     try:
         if found:
             ssl.create_default_context(cadata=found)
-    except ssl.SSLError as error:
+    except (ssl.SSLError, TypeError) as error:
         raise InputError("these are no certificates", value=source, remedy=str(error)) from None
     if not found:
         remedy = "give the file `ca.pem` that `themis rm init` made, or that of your authority"

@@ -53,7 +53,7 @@ def decode(content: bytes, location: str) -> Checkpoint | None:
             meta=dict(body["meta"]),
             location=location,
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

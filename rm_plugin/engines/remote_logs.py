@@ -50,7 +50,7 @@ async def fetch_page(page_url: str, folder: Path, max_bytes: int = MAX_LOG_BYTES
     try:
         async with aiohttp.ClientSession(base_url=page_url, timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as http:
             async with http.get("logs.json", allow_redirects=False) as answer:
-                listed = _files_of(answer.status, await _at_most(answer.content, _LIST_BYTES))
+                listed = files_of(answer.status, await _at_most(answer.content, _LIST_BYTES))
             _begin(page_url, folder)
             for file in listed:
                 size_bytes = min(int(str(file["size_bytes"])), max_bytes)
@@ -73,11 +73,14 @@ async def _at_most(content: StreamReader, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _files_of(status: int, body: bytes) -> list[Mapping[str, object]]:
+def files_of(status: int, body: bytes) -> list[Mapping[str, object]]:
     """Return the files that a page lists. Raises ValueError for any other answer, such as a redirect."""
     if status != HTTPStatus.OK:
         raise ValueError(f"logs.json answered with status {status}")
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise ValueError("logs.json is nested too deeply") from None
     files = found.get("files") if isinstance(found, dict) else None
     if not isinstance(files, list) or len(files) > _MAX_FILES or not all(isinstance(file, dict) for file in files):
         raise ValueError("logs.json is no list of files")

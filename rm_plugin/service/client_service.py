@@ -89,7 +89,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             status = app_status(self._manager, entry, whole=False)
             if entry.app_id in reasons:
                 status.waiting.CopyFrom(waiting_message(reasons[entry.app_id]))
-            status = visible_status(status, caller())
+            status = visible_status(status, entry.owner, caller())
             size += status.ByteSize()
             if index and size > _LIST_BYTES:
                 reply.next = mark_of(page.entries[index - 1])
@@ -103,7 +103,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Return one app with its leases and specification."""
         try:
             entry = await self._manager.find(request.app_id, caller().user)
-            return visible_status(app_status(self._manager, entry, whole=True), caller())
+            return visible_status(app_status(self._manager, entry, whole=True), entry.owner, caller())
         except ThemisError as error:
             await refuse(context, error)
             raise
@@ -129,7 +129,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         except ThemisError as error:
             await refuse(context, error)
             raise
-        return visible_status(app_status(self._manager, entry, whole=False), caller())
+        return visible_status(app_status(self._manager, entry, whole=False), entry.owner, caller())
 
     async def Pause(self, request: pb.PauseRequest, context: Context) -> pb.AppStatus:
         """Pause an app."""
@@ -139,7 +139,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         except ThemisError as error:
             await refuse(context, error)
             raise
-        return visible_status(app_status(self._manager, entry, whole=False), caller())
+        return visible_status(app_status(self._manager, entry, whole=False), entry.owner, caller())
 
     async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.AppStatus:
         """Resume a paused app."""
@@ -149,12 +149,12 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         except ThemisError as error:
             await refuse(context, error)
             raise
-        return visible_status(app_status(self._manager, entry, whole=False), caller())
+        return visible_status(app_status(self._manager, entry, whole=False), entry.owner, caller())
 
     async def _controlled(self, reference: str) -> AppEntry:
         """Return the app of an id or name. Raises NotAllowedError unless it is the caller's to control."""
         entry = await self._manager.find(reference, caller().user)
-        caller().check_controls(entry.app_id, entry.spec.user)
+        caller().check_controls(entry.app_id, entry.owner)
         return entry
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
@@ -228,7 +228,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
 
     async def _check_may_read_logs(self, entry: AppEntry) -> None:
         """Raise NotAllowedError for other users. Logs that an administrator reads are noted in the event log."""
-        caller().check_controls(entry.app_id, entry.spec.user)
+        caller().check_controls(entry.app_id, entry.owner)
         await self._manager.note_logs_read(entry, caller())
 
     async def ClusterInfo(
@@ -259,7 +259,7 @@ def _owned(spec: AppSpec) -> AppSpec:
         NotAllowedError: The caller names another user.
     """
     identity = caller()
-    if spec.user and not identity.controls(spec.user):
+    if spec.user and spec.user != identity.user and not identity.is_admin:
         remedy = f"leave `user` out of the group file; you are {identity.user}"
         raise NotAllowedError("you may not submit for another user", value=spec.user, remedy=remedy)
     return spec if spec.user else replace(spec, user=identity.user)

@@ -9,7 +9,7 @@ import json
 import os
 import pwd
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -19,6 +19,7 @@ from themis.clock import Clock
 from themis.config.names import check_label
 from themis.errors import InputError, UnknownNameError
 from themis.identity import LOCAL, Identity, NoIdentityError, TooManyCallsError
+from themis.queues import ONE_QUEUE, Queues
 from themis.values import Value
 
 USER_TOKENS = "user_tokens"
@@ -61,14 +62,24 @@ class Identities:
         anonymous: Whether callers without a token count as the service's own user.
         clock: The service's clock.
         user: The service's own user.
+        queues: Returns the queues, which have administrators of their own.
     """
 
-    def __init__(self, *, admins: Collection[str], anonymous: bool, clock: Clock, user: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        admins: Collection[str],
+        anonymous: bool,
+        clock: Clock,
+        user: str | None = None,
+        queues: Callable[[], Queues] = lambda: ONE_QUEUE,
+    ) -> None:
         self.user = user_name(os.geteuid()) if user is None else user
         self.anonymous = anonymous
         self.tokens: Mapping[str, UserToken] = {}
         self._admins = frozenset(admins) | {self.user}
         self._clock = clock
+        self._queues = queues
         self._calls: dict[str, Budget] = {}
         # Local tokens end with the process. A client whose token is refused asks for another one.
         self._key = secrets.token_bytes(32)
@@ -79,7 +90,8 @@ class Identities:
 
     def of_user(self, user: str) -> Identity:
         """Return the identity of a user."""
-        return Identity(user=user, is_admin=user in self._admins)
+        queues = self._queues().administered.get(user, frozenset())
+        return Identity(user=user, is_admin=user in self._admins, queues=queues)
 
     def of_token(self, token: str) -> Identity:
         """Return the caller whose call carries this token; it is empty if the call carries none.

@@ -101,7 +101,9 @@ class ResourceManager:
         self.page_url = ""
         self.certificate_expires_at_s = 0.0
         self.own_pages = OwnPages()
-        self.identities = Identities(admins=settings.admins, anonymous=settings.anonymous, clock=clock)
+        self.identities = Identities(
+            admins=settings.admins, anonymous=settings.anonymous, clock=clock, queues=lambda: arbiter.queues
+        )
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
             settings=settings,
@@ -377,7 +379,7 @@ class ResourceManager:
             return archived
 
     def usage(self, month: str, reader: Identity | None) -> dict[UsageKey, float]:
-        """Return GPU seconds by month, user, queue and device type: of all users for administrators, else one's own.
+        """Return GPU seconds by month, user, queue and device type: of those whose apps the reader controls.
 
         Args:
             month: Such as `2026-11`; empty: all months.
@@ -391,7 +393,7 @@ class ResourceManager:
         return {
             key: gpu_s
             for key, gpu_s in self.recorder.summary.usage_at(self.clock.now_s()).items()
-            if month in ("", key[0]) and reader is not None and reader.controls(key[1])
+            if month in ("", key[0]) and reader is not None and reader.controls(AppOwner(user=key[1], queue=key[2]))
         }
 
     async def page_of_apps(self, *, states: Collection[AppState] = (), after: str = "", limit: int = 0) -> AppPage:

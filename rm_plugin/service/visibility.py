@@ -1,7 +1,7 @@
 """What users see of each other's apps: that an app exists, how it fares, and what it holds.
 
-Owners and administrators see all of it. Other users see neither specification, environment, jobs, losses, paths nor
-any text that the app's programs may have written.
+Owners and administrators, those of its queue too, see all of it. Other users see neither specification, environment,
+jobs, losses, paths nor any text that the app's programs may have written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rm_plugin.service.store import StoredEvent
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
+from themis.queues import AppOwner
 from themis.wire import themis_pb2 as pb
 
 # What is not in these lists is private, so that a new field is private until it is added here.
@@ -34,9 +35,9 @@ _PUBLIC_DETAIL = frozenset(
 )
 
 
-def visible_status(status: pb.AppStatus, identity: Identity) -> pb.AppStatus:
+def visible_status(status: pb.AppStatus, owner: AppOwner, identity: Identity) -> pb.AppStatus:
     """Return the status of an app as a caller may see it. Clears the private fields of `status` itself."""
-    if not identity.controls(status.user):
+    if not identity.controls(owner):
         for field, _value in status.ListFields():
             if field.name not in _PUBLIC_STATUS:
                 status.ClearField(field.name)
@@ -49,7 +50,7 @@ def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = T
     An `identity` of None stands for a reader whom the ResourceManager does not know. Without `whole` the entry is for a
     list, which shows only public parts of the specification, and has the app's own one.
     """
-    if identity is not None and identity.controls(entry.spec.user):
+    if identity is not None and identity.controls(entry.owner):
         return entry
     return AppEntry(
         app_id=entry.app_id,
@@ -142,4 +143,4 @@ async def _controls(manager: ResourceManager, app_id: str, identity: Identity | 
         return identity is not None
     entry = manager.entries.find(app_id) or await manager.recorder.archived_app(app_id)
     # If no app has this id any more, it may be the name of another user's app. A row that cannot be read has no owner.
-    return entry is not None and entry.app_id == app_id and identity.controls(entry.spec.user)
+    return entry is not None and entry.app_id == app_id and identity.controls(entry.owner)

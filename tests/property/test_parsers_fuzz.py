@@ -16,19 +16,31 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import APPS
 
+from am.checkpoints.manifest import decode, encode
+from am.checkpoints.store import FileRecord
+from am.journal import Journal
 from am.runtimes.remote import frames
 from rm_plugin.arbiter.market_file import read_market
+from rm_plugin.engines.remote_logs import files_of
 from rm_plugin.policies.allox.instance_file import read_instance as read_allox
 from rm_plugin.policies.oef.instance_file import read_instance as read_oef
 from rm_plugin.service.admission import check_app
+from rm_plugin.service.app_pages import mark_key
+from rm_plugin.service.identities import Identities
 from rm_plugin.service.own_page import own_page, peer_address
 from submarine_client.groups import load_app
+from submarine_client.resources import parse_resources
+from tf_jobs.addresses import read_addresses
+from tf_jobs.tables_reader import parse_slowdown, parse_speeds
 from themis.archives import unpack_files
+from themis.clock import VirtualClock
 from themis.config.cluster_file import load_cluster
 from themis.config.queues_file import load_queues
 from themis.config.rm_settings import load_rm_settings
 from themis.errors import ThemisError
+from themis.hadoop.configuration import HadoopConfiguration
 from themis.hadoop.webhdfs_token import delegation_token, secret
+from themis.tls import checked_authorities
 from themis.wire import themis_pb2 as pb
 from themis.wire import values
 from themis_lab.simulator.recording import parse_recording
@@ -41,6 +53,7 @@ FUZZ = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+IDENTITIES = Identities(admins=(), anonymous=False, clock=VirtualClock(1000.0))
 WORDS = st.sampled_from(
     ["", "null", "~", "[]", "{}", "-1", "0", "1e999", ".nan", "9" * 400, "!!set {a}", "*a", "&a [*a]", "\x00", "\ud7ff",
      "- ", ": ", "'", '"', "\t", "%%", "yes", "2024-01-01", "0x1f", "\n", "\u2028", "../../x", "{{", "1:30:00"]
@@ -118,6 +131,13 @@ def test_damaged_document_is_read_or_refused(read, folder):
     each()
 
 
+def read_site(path):
+    folder = path.parent / "conf"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(path, folder / "core-site.xml")
+    HadoopConfiguration.load(folder, {})
+
+
 TRACES = [
     pytest.param(
         read_philly_csv,
@@ -144,6 +164,29 @@ TRACES = [
     pytest.param(lambda path: parse_recording(path.read_text("utf-8", "replace"), "x"), b"{}\n", id="recording"),
     pytest.param(lambda path: delegation_token(path, "ns"), b"HDTS\x00\x01\x01a\x01b\x01c\x01d\x01e\x00", id="tokens"),
     pytest.param(lambda path: secret(path, "a"), b"HDTS\x00\x00\x01\x01a\x01b", id="secrets"),
+    pytest.param(
+        read_site,
+        b'<?xml version="1.0" encoding="utf-8"?><configuration xmlns:xi="http://www.w3.org/2001/XInclude">'
+        b"<property><name>a</name><value>${b}</value><final>true</final></property>"
+        b'<xi:include href="other"><xi:fallback/></xi:include></configuration>',
+        id="Hadoop's settings",
+    ),
+    pytest.param(
+        lambda path: Journal(path).close(),
+        b'{"observation":{"kind":"REPORT","job":"j","iteration":1,"loss":0.5}}\n'
+        b'{"job":{"job":"j","state":"RUNNING","incarnation":1,"iteration":2}}\n{"note":{"name":"a","value":1}}\n',
+        id="journals",
+    ),
+    pytest.param(
+        lambda path: decode(path.read_bytes(), "here"),
+        encode("j", 3, (FileRecord(name="a", size_bytes=1, sha256="0"),), {"a": 1}),
+        id="manifests of checkpoints",
+    ),
+    pytest.param(
+        lambda path: checked_authorities(path.read_text("ascii", "replace"), "a file"),
+        b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+        id="certificates",
+    ),
 ]
 
 
@@ -162,6 +205,39 @@ def test_damaged_trace_is_read_or_refused(read, sample, tmp_path):
         survives(lambda: read(path))
 
     each()
+
+
+LINES = [
+    pytest.param(lambda text: parse_resources(text, "--worker_resources"), "memory=4G,vcores=2,gpu=1", id="resources"),
+    pytest.param(parse_slowdown, "1,1.1,1.5,2", id="slowdowns"),
+    pytest.param(parse_speeds, "v100=1,k80=0.25", id="speeds"),
+    pytest.param(lambda text: read_addresses({"TF_CONFIG": text}, tasks=2, task_index=0),
+        '{"cluster": {"worker": ["a:1", "[::1]:2"]}, "task": {"type": "worker", "index": 0}}', id="TF_CONFIG"),
+    pytest.param(mark_key, "ended-12", id="marks of pages"),
+    pytest.param(IDENTITIES.of_token, IDENTITIES.local_token(1, "ann"), id="tokens"),
+    pytest.param(IDENTITIES.of_action, IDENTITIES.action_token("ann", has_token=False), id="texts for actions"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "sample"), LINES)
+def test_damaged_text_is_read_or_refused(read, sample, tmp_path):
+    original = tmp_path / "original"
+    original.write_text(sample)
+
+    @seed(9)
+    @FUZZ
+    @given(content=damaged([original]))
+    def each(content):
+        survives(lambda: read(content.decode("utf-8", "surrogateescape")))
+
+    each()
+
+
+@seed(10)
+@FUZZ
+@given(st.binary(max_size=200) | st.sampled_from([b"[" * 100_000, b'{"files": [1]}', b'{"files": [{"path": 1}]}']))
+def test_any_list_of_logs_of_a_page_is_read_or_refused(body):
+    survives(lambda: files_of(200, body), ValueError)
 
 
 @seed(4)

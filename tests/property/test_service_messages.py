@@ -71,17 +71,23 @@ def change(draw, message):
         value.SetInParent()
         change(draw, value)
     else:
-        setattr(message, field.name, draw(VALUES[field.cpp_type]))
+        setattr(message, field.name, draw(values_of(field)))
+
+
+def values_of(field):
+    """Values of a field that is no message."""
+    return st.binary(max_size=20) if field.type == Field.TYPE_BYTES else VALUES[field.cpp_type]
 
 
 def change_list(draw, field, values):
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        if field.message_type.fields_by_name["value"].cpp_type == Field.CPPTYPE_DOUBLE:
-            values[draw(TEXTS)] = draw(FLOATS)
+        value = field.message_type.fields_by_name["value"]
+        if value.cpp_type == Field.CPPTYPE_MESSAGE:
+            change(draw, values[draw(TEXTS)])
         else:
-            values[draw(TEXTS)].number = draw(FLOATS)
+            values[draw(TEXTS)] = draw(values_of(value))
     elif field.cpp_type != Field.CPPTYPE_MESSAGE:
-        values.append(draw(VALUES[field.cpp_type]))
+        values.append(draw(values_of(field)))
     elif values and draw(st.booleans()):
         change(draw, draw(st.sampled_from(list(values))))
     else:

@@ -50,6 +50,9 @@ class QueueSection(LimitsSection):
         default=0, ge=0, description="GPUs up to which it is served before queues that have their guarantee"
     )
     submit: tuple[str, ...] = Field(default=(), description="users who may submit; empty: all")
+    admins: tuple[str, ...] = Field(
+        default=(), description="users who may end, pause and read all apps of it and of the queues below it"
+    )
     users: dict[str, UserSection] = Field(default={}, description="users with a weight or limits of their own")
     each_user: LimitsSection = Field(default=LimitsSection(), description="limits of every other user")
     queues: dict[str, QueueSection] = Field(default={}, description="the queues below it, by name")
@@ -91,7 +94,7 @@ def _check(name: str, section: QueueSection, source: str, errors: FoundErrors) -
         remedy = f"guarantee {name} at least as many, or its queues fewer"
         what = f"{source}: the queues below {name} are guaranteed more GPUs than its {guaranteed}"
         errors.run(_refuse, what, below, remedy)
-    for user in (*section.users, *section.submit):
+    for user in (*section.users, *section.submit, *section.admins):
         errors.run(check_label, user, "user", source)
 
 
@@ -107,6 +110,7 @@ def _queue(name: str, parent: str, section: QueueSection) -> Queue:
         guaranteed_gpus=section.guaranteed_gpus,
         limits=section.limits,
         submitters=section.submit,
+        admins=section.admins,
         users={user: QueueUser(weight=each.weight, limits=each.limits) for user, each in section.users.items()},
         each_user=section.each_user.limits,
     )

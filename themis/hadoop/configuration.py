@@ -132,7 +132,12 @@ class _Reader:
     def _include(self, element: ElementTree.Element, path: Path, depth: int) -> None:
         included = path.parent / element.get("href", "").removeprefix("file://")
         fallback = element.find(_FALLBACK)
-        if not included.is_file() and fallback is not None:
+        try:
+            present = included.is_file()
+        except OSError:
+            # No file can have this name.
+            present = False
+        if not present and fallback is not None:
             self._take(fallback, path, depth)
         else:
             self.read(included, depth + 1)
@@ -165,7 +170,7 @@ def _root(path: Path) -> ElementTree.Element:
         raise HadoopConfigurationError(
             "a Hadoop configuration file cannot be read", value=str(path), remedy=error.strerror or ""
         ) from error
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise HadoopConfigurationError(
             "a Hadoop configuration file is not XML", value=str(path), remedy=f"see {error}"
         ) from error

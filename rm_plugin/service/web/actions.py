@@ -72,7 +72,7 @@ async def act(manager: ResourceManager, entry: AppEntry, verb: str, identity: Id
         InputError: The app cannot do that now.
         StoreError: The change cannot be written.
     """
-    identity.check_controls(entry.app_id, entry.spec.user)
+    identity.check_controls(entry.app_id, entry.owner)
     if verb == "kill":
         await manager.kill(entry.app_id, reason, by=identity.user)
     elif verb == "pause":

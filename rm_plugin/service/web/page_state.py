@@ -55,7 +55,7 @@ class PageState(Value, frozen=True):
 
     def controls(self, entry: AppEntry) -> bool:
         """Whether the reader may see everything of an app."""
-        return self.reader is not None and self.reader.controls(entry.spec.user)
+        return self.reader is not None and self.reader.controls(entry.owner)
 
     @property
     def now_s(self) -> float:

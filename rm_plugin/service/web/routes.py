@@ -212,7 +212,7 @@ class Routes:
         entry = await self._entry(request.match_info["app_id"])
         if reader is None:
             raise NoIdentityError("logs are for the user of their app", remedy="sign in at /login with a token")
-        reader.check_controls(entry.app_id, entry.spec.user)
+        reader.check_controls(entry.app_id, entry.owner)
         if (reader.user, entry.app_id) not in self._log_readers:
             await manager.note_logs_read(entry, reader)
             self._log_readers.add((reader.user, entry.app_id))

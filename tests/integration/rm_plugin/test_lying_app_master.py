@@ -6,11 +6,12 @@ import asyncio
 
 import grpc
 import pytest
-from liar import Stage, spec_of, stage
+from liar import CLUSTER, MemoryEngine, Stage, spec_of, stage
 
-from rm_plugin.service import session_service
+from rm_plugin.service import claims, session_service
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.entries import CLOSE_EVERY_S
+from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -91,10 +92,33 @@ def test_unmet_gpus_of_a_heartbeat_are_those_of_the_specification(tmp_path):
     play(tmp_path, scenario)
 
 
-# ---- rho, work left, cost of a restart ------------------------------------------------------------------------------
+def test_a_gang_that_a_job_does_not_hold_is_not_believed(tmp_path):
+    def holds(_master, message):
+        if message.WhichOneof("body") == "rho":
+            for demand in message.rho.demands:
+                demand.held.counts.add(machine_id="m1", gpus=4)
+                demand.max_gpus = 4
+        return message
+
+    async def scenario(on: Stage):
+        other = await on.started(spec_of("other", jobs=8))
+        await on.until(lambda: other.gpus == 8)
+        liar = await on.started(spec_of("liar", gpus=8), holds)
+        await on.until(lambda: any("demand of j0" in note for note in not_believed(on, liar)))
+
+    play(tmp_path, scenario, policy="worst_rho_first")
+
+
+# ---- rho, work left, pace, cost of a restart ------------------------------------------------------------------------
 
 
 # On a busy machine an honest report may be older than the leases, and is cut to them, too (rule 2 of `claims`).
+
+
+def not_believed(on: Stage, master):
+    """What was cut from an app's reports, in words."""
+    events = [event for event in on.manager.recorder.events(0, "", None) if event.kind == "round_reported"]
+    return [note for event in events for note in event.detail.get("not_believed", {}).get(master.app_id, ())]
 
 
 def believed(on: Stage, master):
@@ -121,6 +145,73 @@ def test_a_short_ideal_time_is_at_least_that_of_the_work_left(tmp_path):
         assert max(believed(on, liar)) < 4.0
 
     play(tmp_path, scenario, policy="worst_rho_first")
+
+
+def test_an_app_that_overran_its_first_claim_has_that_claim_again(tmp_path, monkeypatch):
+    # The rule begins after 600 GPU seconds, longer than a test.
+    monkeypatch.setattr(claims, "SLACK_GPU_S", 0.0)
+
+    def nearly_done(master, message):
+        if message.WhichOneof("body") == "rho" and master.most_gpus:
+            for phase in message.rho.phases_left:
+                phase.work_gpu_s = phase.longest_gpu_s = 1e-6
+            for demand in message.rho.demands:
+                demand.work_left_gpu_s = 1e-6
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8, work_gpu_s=0.1), nearly_done)
+        await on.until(lambda: any("which it claimed at first" in note for note in not_believed(on, liar)))
+
+    play(tmp_path, scenario, policy="srtf")
+
+
+@pytest.mark.parametrize(("speed", "most_rho"), [(1.0, 10.0), (1e-9, 100.0), (1e9, 100.0)])
+def test_a_false_pace_is_at_most_ten_times_the_one_of_the_specification(tmp_path, speed, most_rho):
+    def paced(_master, message):
+        if message.WhichOneof("body") == "rho":
+            message.rho.rho, message.rho.t_shared_s, message.rho.t_ideal_s = 1e9, 1e12, 1e-6
+            for demand in message.rho.demands:
+                demand.speeds[next(iter(CLUSTER.gpus_by_device))] = speed
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8), paced)
+        await on.until(lambda: on.cut(liar) > 2)
+        assert max(believed(on, liar)) < most_rho
+
+    play(tmp_path, scenario, policy="worst_rho_first")
+
+
+def test_a_false_slowdown_is_at_most_ten(tmp_path):
+    def spread(_master, message):
+        if message.WhichOneof("body") == "rho":
+            message.rho.rho, message.rho.t_shared_s = 1e9, 1e12
+            for demand in message.rho.demands:
+                demand.slowdown.rack = demand.slowdown.cluster = 1e6
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8), spread)
+        await on.until(lambda: on.cut(liar) > 2)
+        assert max(believed(on, liar)) < 4.0 * claims.MAX_SLOWDOWN
+
+    play(tmp_path, scenario, policy="worst_rho_first")
+
+
+def test_phases_have_at_most_the_jobs_of_the_app(tmp_path):
+    def wide(_master, message):
+        if message.WhichOneof("body") == "rho":
+            for phase in message.rho.phases_left:
+                phase.jobs = phase.gang_gpus = 1_000_000
+                phase.longest_gpu_s = 1e12
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8), wide)
+        await on.until(lambda: any("a phase of 8 jobs" in note for note in not_believed(on, liar)))
+
+    play(tmp_path, scenario, policy="fair_finish")
 
 
 def test_a_false_cost_of_a_restart_is_at_most_a_lease(tmp_path):
@@ -166,6 +257,19 @@ def test_a_bid_of_too_many_rows_is_refused(tmp_path):
         await on.until(lambda: on.manager.entries.get(liar.app_id).refused_messages > 0)
 
     play(tmp_path, scenario, policy="themis")
+
+
+def test_an_app_that_answers_no_offer_holds_up_nobody(tmp_path):
+    def mute(_master, message):
+        return None if message.WhichOneof("body") == "bid" else message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8), mute)
+        other = await on.started(spec_of("other", jobs=8))
+        await on.until(lambda: on.gpu_s(other) > 4.0)
+        assert on.gpu_s(liar) < 2.0 * on.gpu_s(other)
+
+    play(tmp_path, scenario, policy="themis", auction={"keep_markets": 0, "f": 0.0})
 
 
 # ---- attempts -------------------------------------------------------------------------------------------------------
@@ -264,6 +368,37 @@ def test_app_that_always_says_no_room_has_a_budget():
     budget = Budget(2.0 * 4, 4 / CLOSE_EVERY_S)
     closed = sum(4 for second in range(0, 3600, 30) if budget.take(4, float(second)))
     assert closed <= 8 + 4 * 12
+
+
+def test_no_room_that_is_said_without_end_does_not_close_the_machines(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(MemoryEngine, "poll_s", 0.05)
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8))
+        for _ in range(3):
+            await on.until(lambda: liar.leases, 20)
+            liar.send(release=pb.Release(lease_ids=list(liar.leases), reason="full", no_room=True))
+            liar.leases = {}
+        await on.until(lambda: "says too often that the engine has no room" in caplog.text)
+        other = await on.started(spec_of("other", jobs=8, work_gpu_s=10.0))
+        await on.until(lambda: other.most_gpus == 8)
+
+    play(tmp_path, scenario, policy="srtf", engine="docker", unfit_s=0.2)
+
+
+def test_a_headroom_of_nothing_limits_the_app_that_says_it_alone(tmp_path):
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8))
+        await on.until(lambda: liar.leases)
+        liar.send(release=pb.Release(lease_ids=list(liar.leases), reason="full", no_room=True, headroom_gpus=0))
+        other = await on.started(spec_of("other", jobs=8))
+        await on.until(lambda: other.most_gpus == 8)
+        entries = on.manager.entries
+        assert entries.get(liar.app_id).grant_limit.gpus == 0
+        assert entries.get(other.app_id).grant_limit == NO_GRANT_LIMIT
+        assert not on.manager.arbiter.table.closed
+
+    play(tmp_path, scenario, policy="srtf", engine="docker", unfit_s=60.0)
 
 
 # ---- sizes and rates ------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from submarine_client.client import Client
 from themis.apps import ProgramSpec
 from themis.errors import InputError
 from themis.identity import NoIdentityError, NotAllowedError
+from themis.queues import ROOT, AppOwner
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
@@ -305,13 +306,59 @@ def test_token_file_that_others_may_read_is_refused(tmp_path: Path, monkeypatch)
     assert Credentials("rm.example:2", plain).call(lambda metadata: metadata) == ()
 
 
+def test_administrator_of_a_queue_controls_the_apps_of_this_queue_alone(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("queues: {research: {admins: [vera], queues: {vision: {}, speech: {}}}, default: {}}")
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path, queues=file)) as rm, grpc.aio.insecure_channel(rm.address) as channel:
+            stub = rpc.ClientServiceStub(channel)
+            ann, vera = [
+                {"metadata": (("authorization", f"Bearer {await token(rm, user)}"),)} for user in ("ann", "vera")
+            ]
+
+            async def submitted(queue: str) -> str:
+                spec = replace(ANN_S_APP, name=f"in-{queue}", queue=queue)
+                return (await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)), **ann)).app_id
+
+            hers, other = await submitted("vision"), await submitted("default")
+            await rm.event("job_progress", hers)
+            seen = await stub.Show(pb.ShowRequest(app_id=hers), **vera)
+            assert seen.spec.program.environment["PASSWORD"] == "of-ann"
+            assert [chunk async for chunk in stub.Logs(pb.LogsRequest(app_id=hers), **vera)]
+            (read,) = [event for event in rm.events("user_acted", hers) if event.detail["action"] == "logs_read"]
+            assert read.detail["user"] == "vera"
+            assert {row.queue for row in (await stub.Usage(pb.UsageRequest(), **vera)).rows} == {"vision"}
+            assert not (await stub.Show(pb.ShowRequest(app_id=other), **vera)).HasField("spec")
+            denied = grpc.StatusCode.PERMISSION_DENIED
+            assert await status(stub.Kill(pb.KillRequest(app_id=other), **vera)) is denied
+            assert await status(stub.Logs(pb.LogsRequest(app_id=other), **vera)) is denied
+            for_ann = app_to_message(replace(ANN_S_APP, user="ann", queue="vision"))
+            assert await status(stub.Submit(pb.SubmitRequest(spec=for_ann), **vera)) is denied
+            assert await status(rpc.AdminServiceStub(channel).Reload(pb.ReloadRequest(), **vera)) is denied
+            await stub.Kill(pb.KillRequest(app_id=hers), **vera)
+            (wanted,) = rm.events("app_kill_wanted", hers)
+            assert wanted.detail["user"] == "vera"
+            # A reload takes the role away at once.
+            file.write_text("queues: {research: {queues: {vision: {}, speech: {}}}, default: {}}")
+            await asyncio.to_thread(lambda: Admin(rm.address).reload())
+            assert not (await stub.Show(pb.ShowRequest(app_id=hers), **vera)).HasField("spec")
+
+    asyncio.run(scenario())
+
+
 def test_only_owner_and_administrators_control_an_app() -> None:
     from themis.identity import Identity
 
-    Identity(user="ann").check_controls("app-1", "ann")
-    Identity(user="root", is_admin=True).check_controls("app-1", "ann")
+    ann = AppOwner(user="ann", queue="vision")
+    Identity(user="ann").check_controls("app-1", ann)
+    Identity(user="root", is_admin=True).check_controls("app-1", ann)
+    Identity(user="vera", queues=frozenset({"vision"})).check_controls("app-1", ann)
+    Identity(user="vera", queues=frozenset({ROOT})).check_controls("app-1", ann)
+    with pytest.raises(NotAllowedError, match="only ann and administrators"):
+        Identity(user="vera", queues=frozenset({"speech"})).check_controls("app-1", ann)
     with pytest.raises(NotAllowedError):
-        Identity(user="bob").check_controls("app-1", "ann")
+        Identity(user="bob").check_controls("app-1", ann)
 
 
 def test_anonymous_caller_counts_as_the_service_and_each_page_says_so(tmp_path: Path) -> None:

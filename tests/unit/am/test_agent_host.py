@@ -3,9 +3,13 @@
 import io
 import math
 import struct
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hosted_cases import specs
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from am.agent_host import AgentHost, serve
@@ -225,6 +229,16 @@ class TestRestingApps:
         assert view_from_bytes(view_to_bytes(view), spec, search.first_phases) == view
         with pytest.raises(InputError, match="not a view"):
             view_from_bytes(view_to_bytes(replace(view, **change)), spec, search.first_phases)
+
+    @given(data=st.data())
+    def test_any_damaged_view_is_read_or_refused(self, data):
+        spec = next(specs())
+        content = view_to_bytes(app_master(spec, CLUSTERS["one type"], Path()).view({}))
+        search = SearchState(spec, Path(), 1.0, Journal(EmptyJournal()), lambda _: None)
+        at = data.draw(st.integers(0, len(content)))
+        end = at + data.draw(st.sampled_from((0, 1, 2, 9, 100)))
+        with suppress(InputError):
+            view_from_bytes(content[:at] + data.draw(st.binary(max_size=9)) + content[end:], spec, search.first_phases)
 
     def test_view_with_a_larger_job_than_the_specification_is_refused(self, tmp_path):
         spec = next(specs())

@@ -76,6 +76,24 @@ def test_an_app_names_a_leaf_to_which_its_user_may_submit(owner, error):
         TREE.check_submitter(owner)
 
 
+def test_administrators_of_a_queue_have_the_leaves_below_it():
+    tree = Queues(
+        queues={
+            ROOT: Queue(name=ROOT, admins=("otto",)),
+            "research": Queue(name="research", parent=ROOT, admins=("vera", "otto")),
+            "vision": Queue(name="vision", parent="research"),
+            "speech": Queue(name="speech", parent="research", admins=("carl",)),
+            "default": Queue(name="default", parent=ROOT),
+        }
+    )
+    assert tree.administered == {
+        "vera": {"vision", "speech"},
+        "carl": {"speech"},
+        "otto": {ROOT, "vision", "speech", "default"},
+    }
+    assert ONE_QUEUE.administered == {}
+
+
 def test_without_other_queues_any_name_of_a_queue_is_accepted():
     ONE_QUEUE.check_submitter(AppOwner(user="anna", queue="whatever"))
     TREE.check_submitter(AppOwner(user="carl", queue="speech"))

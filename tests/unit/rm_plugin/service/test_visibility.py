@@ -14,9 +14,11 @@ from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.visibility import visible_entry, visible_events, visible_status
 from themis.errors import InputError
 from themis.identity import Identity
+from themis.queues import AppOwner
 from themis.wire import themis_pb2 as pb
 
 BOB = Identity(user="bob")
+ANN_S = AppOwner(user="ann", queue="vision")
 
 
 @pytest.mark.parametrize("apps_of_bob", [0, 1, 2])
@@ -103,12 +105,12 @@ def test_status_for_other_users_has_the_listed_fields_alone():
     status = filled(pb.AppStatus)
     every = {field.name for field in status.DESCRIPTOR.fields}
     assert {field.name for field, _ in status.ListFields()} == every
-    seen = {field.name for field, _ in visible_status(status, BOB).ListFields()}
+    seen = {field.name for field, _ in visible_status(status, ANN_S, BOB).ListFields()}
     assert every - seen == {
         *("diagnostics", "best", "jobs", "spec", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for"),
         *("explanation", "checkpoint_uri", "archive", "waiting", "estimate"),
     }
-    assert visible_status(filled(pb.AppStatus), Identity(user="SECRET")) == filled(pb.AppStatus)
+    assert visible_status(filled(pb.AppStatus), ANN_S, Identity(user="ann")) == filled(pb.AppStatus)
 
 
 def test_entry_for_other_users_holds_no_text_of_its_programs():
