@@ -285,7 +285,7 @@ class JobProfile:
     def measurements(self, iterations: int) -> Measurements:
         """Return what was measured of the pace of the job. `iterations` are those of the whole job."""
         # Reliable ones on a second type are compared with whatever is known of the first.
-        compared = self._base_device if self.measured_devices else None
+        compared = self._paces.base_device if self.measured_devices else None
         return Measurements(
             paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable or at.device == compared),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
