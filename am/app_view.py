@@ -116,14 +116,15 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     def view_with(self, iterations_left: int) -> JobView:
         """The job with these iterations left, by its measurements, without a forecast of its loss."""
+        serial_iteration_s = self.serial_iteration_s
         return JobView(
             job_id=self.spec.job_id,
             iterations_left=iterations_left,
-            serial_iteration_s=self.serial_iteration_s,
+            serial_iteration_s=serial_iteration_s,
             slowdown=self.profile.slowdown(),
             shape=self.spec.shape,
             speeds=self.profile.speeds(),
-            samples=self.profile.samples(self.iterations_total, self.serial_iteration_s),
+            samples=self.profile.samples(self.iterations_total, serial_iteration_s),
             measured=self.profile.timed_devices,
             pace_guessed=self.pace_guessed,
         )

@@ -146,10 +146,16 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
     def user_weight(self, tenant: Tenant) -> float:
         """The weight of a user within a leaf: that of the nearest queue which names the user, else 1."""
         leaf, user = tenant
-        for queue in self.above(leaf):
-            if user in queue.users:
-                return queue.users[user].weight
-        return 1.0
+        return self._named[leaf].get(user, 1.0)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Mapping[str, float]]:
+        """The weights of the users that a queue or one above it names, by queue."""
+        named: dict[str, dict[str, float]] = {"": {}}
+        for queue in self.queues.values():
+            own = {user: known.weight for user, known in queue.users.items()}
+            named[queue.name] = named[queue.parent] | own
+        return named
 
     def app_weights(self, active: Mapping[Tenant, float]) -> dict[Tenant, float]:
         """The weight of one active app of each tenant, relative to those of the others.

@@ -57,7 +57,8 @@ class SearchState:
         self.on_turn: Callable[[JobRun], None] = lambda _: None
         self.spec = spec
         self.tuner: Tuner = make_tuner(spec.tuner, spec.jobs)
-        self.first_phases: tuple[Phase, ...] = self.tuner.plan().phases
+        self._plan = self.tuner.plan()
+        self.first_phases: tuple[Phase, ...] = self._plan.phases
         self._journal = journal
         estimate = _scaled(spec.estimate, time_scale if spec.replay else 1.0)
         self.jobs: dict[str, JobRun] = {}
@@ -95,7 +96,7 @@ class SearchState:
 
     def plan(self) -> TunerPlan:
         """Return the tuner's current plan."""
-        return self.tuner.plan()
+        return self._plan
 
     def best(self) -> str:
         """The best job so far, empty if none is known to be.
@@ -279,6 +280,7 @@ class SearchState:
         observation = Observation(kind=kind, job_id=job.job_id, iteration=iteration, loss=job.loss)
         self._journal.observation(observation)
         self.tuner.observe(observation)
+        self._plan = self.tuner.plan()
 
     def _take_up(self, saved_iteration: SavedIteration) -> None:
         """Restore the search of earlier attempts. No job runs, because tasks end with their app master."""
@@ -295,7 +297,7 @@ class SearchState:
                 self.jobs[observation.job_id].earlier_targets.append(observation.iteration)
         for job_id, measurements in self._measurements.items():
             self.jobs[job_id].profile.remember(measurements)
-        plan = self.plan()
+        plan = self._plan = self.tuner.plan()
         for job_id, record in self._journal.content.jobs.items():
             job = self.jobs[job_id]
             job.incarnation, job.restarts, job.stalls = record.incarnation, record.restarts, record.stalls

@@ -29,9 +29,9 @@ from am.profiler.records import (
 from am.profiler.slowdowns import (
     LevelSeen,
     LevelSlowdown,
+    Paces,
     by_level,
     levels_seen,
-    measured_slowdown,
     serial_iteration_s,
 )
 from am.profiler.step_intervals import StepIntervals
@@ -113,6 +113,8 @@ class JobProfile:
         self._intervals: dict[Placement, Intervals] = {}
         self._placement: Placement | None = None
         self._here: Intervals | None = None
+        # What follows from the intervals, until there is another one.
+        self._known: Paces | None = None
         self._step_intervals = StepIntervals()
         self._first_iterations = FirstIterations()
         self._rate: float | None = None
@@ -182,8 +184,17 @@ class JobProfile:
     @property
     def paces(self) -> Mapping[Placement, IterationTime]:
         """The measured iteration times, by placement."""
-        known = {placement: intervals.pace for placement, intervals in self._intervals.items()}
-        return {placement: pace for placement, pace in known.items() if pace is not None}
+        return self._paces.all
+
+    @property
+    def _paces(self) -> Paces:
+        if self._known is None:
+            known = {placement: intervals.pace for placement, intervals in self._intervals.items()}
+            self._known = Paces(
+                all={placement: pace for placement, pace in known.items() if pace is not None},
+                assumed=self._estimate.slowdown or CRUDE_SLOWDOWN,
+            )
+        return self._known
 
     @property
     def iteration_s(self) -> float | None:
@@ -210,9 +221,9 @@ class JobProfile:
 
         It is measured on the first type that the job ran on, whose assumed speed counts. None if nothing is known.
         """
-        measured = serial_iteration_s(self._base_paces, self.slowdown())
+        measured = self._paces.serial_iteration_s
         if measured is not None:
-            return measured * self._assumed_speeds.on(self._base_device)
+            return measured * self._assumed_speeds.on(self._paces.base_device)
         if self._assumed_iteration_s is not None:
             return self._assumed_iteration_s
         return self._estimate.serial_iteration_s
@@ -220,12 +231,12 @@ class JobProfile:
     @property
     def pace_known(self) -> bool:
         """Whether the job itself was measured, or its user stated its pace."""
-        return bool(self._base_paces) or self._estimate.serial_iteration_s is not None
+        return bool(self._paces.of_base) or self._estimate.serial_iteration_s is not None
 
     @property
     def has_steady_pace(self) -> bool:
         """Whether it was measured on the first type that it ran on, by more than the first interval after a start."""
-        return any(pace.is_steady for pace in self._base_paces.values())
+        return any(pace.is_steady for pace in self._paces.of_base.values())
 
     @property
     def estimated_iteration_s(self) -> float | None:
@@ -239,7 +250,7 @@ class JobProfile:
         Example: assumed speeds k80: 1, v100: 3. One GPU takes 0.8 s per iteration on k80, then 0.2 s on v100: the
         speed on v100 is 0.8 / 0.2 = 4.
         """
-        base, assumed = self._base_device, self._assumed_speeds
+        base, assumed = self._paces.base_device, self._assumed_speeds
         if not base or not assumed.by_type:
             return assumed
         reference_s = self.serial_iteration_s
@@ -274,7 +285,7 @@ class JobProfile:
     def measurements(self, iterations: int) -> Measurements:
         """Return what was measured of the pace of the job. `iterations` are those of the whole job."""
         # Reliable ones on a second type are compared with whatever is known of the first.
-        compared = self._base_device if self.measured_devices else None
+        compared = self._paces.base_device if self.measured_devices else None
         return Measurements(
             paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable or at.device == compared),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
@@ -286,6 +297,7 @@ class JobProfile:
         """Add what the job's profile in an earlier attempt measured."""
         for at, pace in measurements.paces:
             self._intervals[at] = Intervals(pace)
+        self._known = None
         self._first_iterations.remember(measurements.samples)
         self._ran_gpu_s = measurements.ran_gpu_s
 
@@ -296,7 +308,7 @@ class JobProfile:
     @property
     def measured_devices(self) -> frozenset[str]:
         """The device types whose speed is measured: by comparison with the first type that the job ran on."""
-        return frozenset([at.device for at, pace in self.paces.items() if pace.is_reliable]) - {self._base_device}
+        return frozenset([at.device for at, pace in self.paces.items() if pace.is_reliable]) - {self._paces.base_device}
 
     @property
     def timed_devices(self) -> tuple[str, ...]:
@@ -312,24 +324,13 @@ class JobProfile:
         """The type of the job's present or last GPUs; empty before a start and where types need no name."""
         return self._placement.device if self._assumed_speeds.by_type and self._placement is not None else ""
 
-    @property
-    def _base_device(self) -> str:
-        """The first device type with measurements; empty without any."""
-        return next((placement.device for placement in self.paces), "")
-
-    @property
-    def _base_paces(self) -> Mapping[Placement, IterationTime]:
-        """The iteration times on the first type with measurements; S is measured there."""
-        base = self._base_device
-        return {placement: pace for placement, pace in self.paces.items() if placement.device == base}
-
     def slowdown(self) -> Slowdown:
         """Return S by level: measured if possible, else the user's estimate, else the crude one."""
-        return measured_slowdown(self._base_paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+        return self._paces.slowdown
 
     def levels_seen(self) -> Mapping[Level, LevelSeen]:
         """Return S of the levels at which the job has run, with the number and spread of the measurements."""
-        return levels_seen(self._base_paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+        return levels_seen(self._paces.of_base, self._paces.assumed)
 
     def slowdown_by_level(self) -> tuple[LevelSlowdown, ...]:
         """Return S at every level, tightest first, and whether it is measured."""
@@ -451,6 +452,7 @@ class JobProfile:
         interval = self._step_intervals.interval(record, rate)
         if interval is not None and self._here is not None:
             self._here.add(interval.iteration_s, first=interval.first)
+            self._known = None
 
     def _loss_at(self, step: int, loss: float, mean_since: int | None) -> None:
         if step > self._loss_step:

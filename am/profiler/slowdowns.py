@@ -12,7 +12,7 @@ from am.profiler.iteration_time import IterationTime, Placement
 from themis.apps import Slowdown
 from themis.cluster import Level
 from themis.sums import sum_in_order
-from themis.values import Value
+from themis.values import Value, cached_property
 
 
 class LevelSeen(Value, frozen=True, kw_only=True):
@@ -50,6 +50,38 @@ def by_level(slowdown: Slowdown, seen: Mapping[Level, LevelSeen]) -> tuple[Level
         )
         for level in Level
     )
+
+
+class Paces(Value, frozen=True, dict=True, kw_only=True):
+    """The iteration times of a job by placement, in the order of its first runs there, and what follows from them.
+
+    Attributes:
+        all: The iteration times.
+        assumed: S before any measurement.
+    """
+
+    all: Mapping[Placement, IterationTime]
+    assumed: Slowdown
+
+    @cached_property
+    def base_device(self) -> str:
+        """The first device type with measurements; empty without any."""
+        return next((placement.device for placement in self.all), "")
+
+    @cached_property
+    def of_base(self) -> Mapping[Placement, IterationTime]:
+        """The iteration times on the first type with measurements; S is measured there."""
+        return {placement: pace for placement, pace in self.all.items() if placement.device == self.base_device}
+
+    @cached_property
+    def slowdown(self) -> Slowdown:
+        """S by level."""
+        return measured_slowdown(self.of_base, self.assumed)
+
+    @cached_property
+    def serial_iteration_s(self) -> float | None:
+        """Seconds per iteration on one GPU of the first type with measurements at S = 1; None without any."""
+        return serial_iteration_s(self.of_base, self.slowdown)
 
 
 def levels_seen(paces: Mapping[Placement, IterationTime], assumed: Slowdown) -> Mapping[Level, LevelSeen]:

@@ -61,7 +61,10 @@ class FluidFairness:
         return self._lives
 
     def stays(self) -> list[Stay]:
-        """What the fluid cluster has to know of all apps. Few have declared anything new since the last time."""
+        """What the fluid cluster has to know of all apps that have declared themselves.
+
+        Few have declared anything new since the last time.
+        """
         before, self._declared = self._declared, {}
         stays = []
         for entry in self._entries:
@@ -70,7 +73,8 @@ class FluidFairness:
             if known is None or known[0] is not message:
                 known = message, declaration_from_message(message).phases
             self._declared[entry.app_id] = known
-            stays.append(_stay(entry, known[1]))
+            if known[1]:
+                stays.append(_stay(entry, known[1]))
         return stays
 
 

@@ -26,18 +26,17 @@ LOG = logging.getLogger("themis.rm")
 
 def restored_entries(store: StateStore) -> AppEntries:
     """Return all readable apps. The ids of the others are not used again, and their processes are to be ended."""
-    entries, lost = [], []
-    for row in store.damaged_rows():
+    apps, damaged = store.apps_and_damage()
+    for row in (*damaged, *store.damaged_leases()):
         LOG.error("%s of the table %s cannot be read and is skipped: %.300s", row.key, row.table, row.problem)
-        if row.table == "apps":
-            lost.append(row.key)
-    for stored in store.apps():
+    entries, lost = [], [row.key for row in damaged]
+    for stored in apps:
         try:
             entries.append(AppEntry.restored(stored))
         except (ThemisError, ValueError, TypeError, DecodeError) as error:
             LOG.error("%s cannot be read and is skipped: %.300s", stored.app_id, error)
             lost.append(stored.app_id)
-    return AppEntries(entries, lost, last_number=store.last_app_number(), archived=store.archived_counts())
+    return AppEntries(entries, lost, last_number=store.last_app_number(), archived=store.counts(archived=True))
 
 
 def warn_of_refused(entries: AppEntries, policy: str) -> None:

@@ -433,15 +433,14 @@ def clock_of(store: StateStore) -> WallClock:
     While apps are active, it follows the machine's monotonic clock. So a change of the wall clock ends no lease and
     adds no GPU time (docs/decisions/0054).
     """
-    apps = store.apps()
     try:
         mark = ClockMark.from_text(store.meta("clock") or "")
     except ValueError:
         # The store is damaged or of an earlier version.
-        known = [app.submitted_at_s for app in apps] + [app.finished_at_s or 0.0 for app in apps]
+        known = [time_s or 0.0 for app in store.apps() for time_s in (app.submitted_at_s, app.finished_at_s)]
         known += [lease.granted_at_s for lease in store.leases(held_only=False)]
         mark = ClockMark(time_s=max(known, default=0.0))
-    clock = WallClock(mark, follow=any(not APP_LIFECYCLE.is_final(app.state) for app in apps))
+    clock = WallClock(mark, follow=any(not APP_LIFECYCLE.is_final(state) for state in store.counts(archived=False)))
     if abs(clock.ahead_s) > 1.0:
         LOG.warning("the wall clock was set: times are %.1f s ahead of it until a start with no app", clock.ahead_s)
     return clock

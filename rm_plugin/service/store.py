@@ -146,6 +146,10 @@ class StateStore(Protocol):
         """Return all readable apps that are not archived, by time of submission, then id."""
         ...
 
+    def apps_and_damage(self) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
+        """Return `apps`, and the unreadable rows of apps that are not archived."""
+        ...
+
     def archived_apps(
         self, *, below: float = math.inf, states: Collection[AppState] = (), limit: int
     ) -> tuple[StoredApp, ...]:
@@ -156,8 +160,8 @@ class StateStore(Protocol):
         """Return the archived app of an id, else the newest of a name, or None."""
         ...
 
-    def archived_counts(self) -> Mapping[AppState, int]:
-        """Count the archived apps by state."""
+    def counts(self, *, archived: bool) -> Mapping[AppState, int]:
+        """Count the apps by state: those that are archived, or those that are not."""
         ...
 
     def last_app_number(self) -> int:
@@ -172,8 +176,8 @@ class StateStore(Protocol):
         """Return readable leases by id: those that have not ended if `held_only`, else all."""
         ...
 
-    def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Return the unreadable rows of apps that are not archived, and of leases that have not ended."""
+    def damaged_leases(self) -> tuple[DamagedRow, ...]:
+        """Return the unreadable rows of leases that have not ended."""
         ...
 
     def meta(self, key: str) -> str | None:

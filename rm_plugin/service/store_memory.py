@@ -54,6 +54,10 @@ class MemoryStore:
         kept = (app for app in self._state.apps.values() if not app.archive)
         return tuple(sorted(kept, key=lambda app: (app.submitted_at_s, app.app_id)))
 
+    def apps_and_damage(self) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
+        """Return `apps`, and nothing else: memory does not get damaged."""
+        return self.apps(), ()
+
     def archived_apps(
         self, *, below: float = math.inf, states: Collection[AppState] = (), limit: int
     ) -> tuple[StoredApp, ...]:
@@ -67,9 +71,9 @@ class MemoryStore:
         by_id = [app for app in archived if app.app_id == reference]
         return next(iter([*by_id, *[app for app in archived if app.name == reference]]), None)
 
-    def archived_counts(self) -> Mapping[AppState, int]:
-        """Count the archived apps by state."""
-        return Counter(app.state for app in self._archived())
+    def counts(self, *, archived: bool) -> Mapping[AppState, int]:
+        """Count the apps by state: those that are archived, or those that are not."""
+        return Counter(app.state for app in self._state.apps.values() if bool(app.archive) is archived)
 
     def last_app_number(self) -> int:
         """Return the largest number of all apps; 0 without apps."""
@@ -88,7 +92,7 @@ class MemoryStore:
         by_id = (lease for _, lease in sorted(self._state.leases.items()))
         return tuple(lease for lease in by_id if not (held_only and LEASE_LIFECYCLE.is_final(lease.state)))
 
-    def damaged_rows(self) -> tuple[DamagedRow, ...]:
+    def damaged_leases(self) -> tuple[DamagedRow, ...]:
         """Return an empty tuple: memory does not get damaged."""
         return ()
 

@@ -91,6 +91,10 @@ class _Reader:
         """Return all apps by time of submission, then id."""
         return self._read_apps()[0]
 
+    def apps_and_damage(self) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
+        """Return all apps, and those that cannot be read."""
+        return self._read_apps()
+
     def service_events(self, *, through: int, limit: int) -> tuple[StoredEvent, ...]:
         """Return the oldest events of no app, in order, up to and including a sequence number."""
         where = "app_id = '' AND sequence <= ? ORDER BY sequence LIMIT ?"
@@ -114,11 +118,10 @@ class _Reader:
                 return found[0]
         return None
 
-    def archived_counts(self) -> Mapping[AppState, int]:
-        """Count the archived apps by state."""
-        if self._version < _FIRST_WITH_ARCHIVE:
-            return {}
-        query = "SELECT state, count(*) FROM apps WHERE archive != '' GROUP BY state"
+    def counts(self, *, archived: bool) -> Mapping[AppState, int]:
+        """Count the apps by state: those that are archived, or those that are not."""
+        archive = "''" if self._version < _FIRST_WITH_ARCHIVE else "archive"
+        query = f"SELECT state, count(*) FROM apps WHERE {archive} {'!=' if archived else '='} '' GROUP BY state"
         counts = self._read(lambda connection: select(connection, query))
         return {AppState(state): count for state, count in counts if state in AppState.__members__}
 
@@ -131,9 +134,9 @@ class _Reader:
         """Return leases by id."""
         return self._read_leases(held_only=held_only)[0]
 
-    def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Return the apps and leases that cannot be read."""
-        return (*self._read_apps()[1], *self._read_leases(held_only=True)[1])
+    def damaged_leases(self) -> tuple[DamagedRow, ...]:
+        """Return the leases that cannot be read."""
+        return self._read_leases(held_only=True)[1]
 
     def meta(self, key: str) -> str | None:
         """Return a value of the whole store, or None if it was never written."""

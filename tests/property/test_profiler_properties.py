@@ -111,5 +111,23 @@ def test_profiles_stay_sane_on_any_records(records):
     assert all(before <= after for before, after in itertools.pairwise(progress))
 
 
+@given(st.lists(st.one_of(RECORDS, st.tuples(st.integers(1, 4), st.sampled_from(Level), st.sampled_from("ab")))))
+def test_what_a_profile_keeps_of_its_paces_is_that_of_all_intervals(records):
+    profile = JobProfile()
+    for record in records:
+        if isinstance(record, tuple):
+            profile.started(*record)
+        else:
+            profile.feed(record)
+        known = {at: intervals.pace for at, intervals in profile._intervals.items() if intervals.pace is not None}
+        assert list(profile.paces.items()) == list(known.items())
+        base = [each for each in known if each.device == next(iter(known)).device]
+        slowdown = measured_slowdown({at: known[at] for at in base}, CRUDE_SLOWDOWN)
+        assert profile.slowdown() == slowdown
+        assert profile.serial_iteration_s == serial_iteration_s({at: known[at] for at in base}, slowdown)
+        # As long as nothing new was measured, nothing is computed.
+        assert profile.paces is profile.paces
+
+
 def test_slowdown_without_paces_is_the_assumed_one():
     assert measured_slowdown({}, CRUDE_SLOWDOWN) == CRUDE_SLOWDOWN

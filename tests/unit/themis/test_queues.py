@@ -56,6 +56,15 @@ def test_the_nearest_queue_that_names_a_user_gives_the_weight():
     assert TREE.user_weight(("speech", "bob")) == 1.0
 
 
+def test_the_tree_is_not_climbed_for_each_user_whose_weight_is_asked_for(monkeypatch):
+    known = {(queue, user): TREE.user_weight((queue, user)) for queue in TREE.queues for user in ("anna", "bob")}
+    assert {tenant for tenant, weight in known.items() if weight == 3.0} == {
+        (queue, "anna") for queue in TREE.queues if queue != "vision"
+    }
+    monkeypatch.setattr(Queues, "above", None)
+    assert {tenant: TREE.user_weight(tenant) for tenant in known} == known
+
+
 def test_an_app_of_a_queue_that_is_gone_is_directly_in_the_root():
     assert TREE.tenant(AppOwner(user="anna", queue="gone")) == (ROOT, "anna")
     weights = TREE.app_weights({(ROOT, "anna"): 1.0, ("default", "bob"): 1.0})

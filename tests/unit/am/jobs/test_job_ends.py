@@ -10,7 +10,7 @@ from am.jobs.gang import PEER_GRACE_S
 from am.master import _outcome
 from am.runtimes.port import ExitReason
 from am.status import finish_message, job_status
-from am.tuners.port import Observation, ObservationKind
+from am.tuners.port import ObservationKind
 from themis.lifecycle import AppState, JobState
 
 REAL_SLEEP = asyncio.sleep
@@ -246,7 +246,7 @@ class TestStopsWithoutCheckpoint:
         async def scenario():
             await one.start("j0")
             one.runner.stop(one.jobs["j0"], "it lost")
-            one.app.search.tuner.observe(Observation(kind=ObservationKind.FAILED, job_id="j0", iteration=0, loss=0.1))
+            one.app.search._observe(one.jobs["j0"], ObservationKind.FAILED)
             await one.ended("j0")
 
         asyncio.run(scenario())

@@ -120,6 +120,18 @@ class TestPhases:
         }
         assert one.search.settle_losers() == []
 
+    def test_the_tuner_is_asked_for_its_plan_once_for_each_observation(self, bench, monkeypatch):
+        one = bench()
+        asked = []
+        plan = one.search.tuner.plan
+        monkeypatch.setattr(one.search.tuner, "plan", lambda: asked.append(None) or plan())
+        for place, job_id in enumerate(LOSSES, 1):
+            one.start(job_id)
+            one.reach(job_id, LOSSES[job_id])
+            one.search.done_share()
+            assert len(asked) == place
+            assert one.search.plan() == plan()
+
     def test_losers_count_as_done_and_failed_jobs_do_not(self, bench):
         one = bench()
         one.start("j0").profile.feed(StepLoss(step=4, loss=1.0))

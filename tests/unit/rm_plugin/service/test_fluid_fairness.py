@@ -41,6 +41,13 @@ def test_app_that_runs_or_never_declared_itself_has_no_rho_of_the_fluid_cluster(
     assert fairness.final_rho(undeclared, 4) == {"themis": 0.5}
 
 
+def test_apps_that_wait_for_their_first_heartbeat_after_a_restart_are_not_played():
+    waiting = [entry(f"app-{number:04d}", float(number), declared=None) for number in range(3)]
+    fairness = FluidFairness(AppEntries([*waiting, entry("app-0003", 3.0)]))
+    assert [stay.app_id for stay in fairness.stays()] == ["app-0003"]
+    assert fairness.lives(4).keys() == {"app-0003"}
+
+
 def test_later_arrival_delays_the_end_of_an_app_that_has_really_ended_before():
     first = entry("a", 0.0, AppState.FINISHED, 50.0)
     entries = AppEntries([first])

@@ -13,10 +13,13 @@ from rm_plugin.policies.allox_policy import AlloxMemory
 from rm_plugin.policies.oef.decision import OefMemory
 from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.registry import make_policy
+from rm_plugin.service import store_sqlite
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.restoring import restored_memory, restored_waits
+from rm_plugin.service.restoring import restored_entries, restored_memory, restored_waits
+from rm_plugin.service.server import clock_of
 from rm_plugin.service.store_memory import MemoryStore
+from rm_plugin.service.store_rows import read_app
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.event_index import EventIndex
 from themis.apps import JobShape
@@ -27,6 +30,25 @@ from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
+
+
+def test_a_start_reads_each_app_once(tmp_path, monkeypatch):
+    async def accepted():
+        store = SqliteStore(tmp_path / "rm.sqlite")
+        case = ServiceCase(store)
+        for name in ("one", "two", "three"):
+            await case.started(name)
+        await case.manager.changes.close()
+        store.close()
+
+    run_instantly(accepted())
+    read = []
+    monkeypatch.setattr(store_sqlite, "read_app", lambda columns, *row: read.append(row[0]) or read_app(columns, *row))
+    store = SqliteStore(tmp_path / "rm.sqlite")
+    clock_of(store)
+    assert len(restored_entries(store)) == 3
+    assert read == ["app-0001", "app-0002", "app-0003"]
+    store.close()
 
 
 def lease(lease_id, app_id="app-0001", machine_id="m0", index=0, state=LeaseState.GRANTED):

@@ -283,7 +283,7 @@ def test_archived_apps_are_found_by_id_name_and_number(store):
     assert [app.app_id for app in store.archived_apps(limit=2)] == ["app-0003", "app-0002"]
     assert [app.app_id for app in store.archived_apps(below=3, limit=9)] == ["app-0002", "app-0001"]
     assert [app.app_id for app in store.archived_apps(states={AppState.FAILED}, limit=9)] == ["app-0002"]
-    assert dict(store.archived_counts()) == {AppState.FINISHED: 2, AppState.FAILED: 1}
+    assert dict(store.counts(archived=True)) == {AppState.FINISHED: 2, AppState.FAILED: 1}
 
 
 def test_numbers_of_archived_apps_and_events_are_not_used_again(store):
@@ -318,7 +318,7 @@ def test_failed_archive_leaves_everything(store):
         changes.remove_events("", 99)
         raise ZeroDivisionError
     assert (store.events(), store.apps(), store.leases(held_only=False)) == before
-    assert dict(store.archived_counts()) == {AppState.FINISHED: 2, AppState.FAILED: 1}
+    assert dict(store.counts(archived=True)) == {AppState.FINISHED: 2, AppState.FAILED: 1}
 
 
 def test_last_lease_id_is_that_of_all_leases(store):

@@ -48,7 +48,7 @@ def test_migration_keeps_apps_leases_and_events(tmp_path, version):
     path = copy_of(version, tmp_path / "rm.sqlite")
     reader = SqliteReader(path)
     before = reader.apps(), reader.leases(held_only=False), reader.events(), reader.meta("clock")
-    assert reader.archived_counts() == {} and reader.archived_apps(limit=5) == ()
+    assert reader.counts(archived=True) == {} and reader.archived_apps(limit=5) == ()
     assert reader.archived_app("one") is None
     reader.close()
     store = SqliteStore(path)

@@ -66,7 +66,7 @@ class LiveTwin:
         self.app.contention = contention
         self.app.leases = dict(sim.leases)
         self.app._reserved = frozenset(sim._reserved)
-        self.app.search.tuner = sim._tuner
+        self.app.search._plan = sim.plan
         for job_id, simulated in sim.jobs.items():
             live = self.app.search.jobs[job_id]
             live.gpus, live.stop_reason = simulated.gpus, "it stops" if simulated.stopping else ""
