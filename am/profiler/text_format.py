@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from am.profiler.boosting_format import BoostingLines
 from am.profiler.cost_format import read_cost
 from am.profiler.divergence_format import says_diverged
-from am.profiler.line_places import LinePlace, head_place
+from am.profiler.fastai_format import read_fastai
+from am.profiler.line_places import LinePlace, head_place, line_place
 from am.profiler.named_values import NamedValues, named_values
 from am.profiler.records import LossOnly, Record, StepLoss, Validation
 from am.profiler.table_format import LogTable
@@ -76,6 +77,8 @@ class TextFormat:
         known = self._boosting.read(line)
         if known is None and "ost" in line:
             known = read_cost(line)
+        if known is None and line.endswith("']"):
+            known = read_fastai(line)
         if known is not None:
             return self._records(known)
         row = self._table.row(line)
@@ -90,6 +93,12 @@ class TextFormat:
             self._head = head_place(line) or self._head
             return ()
         return self._records(values)
+
+    def epoch_of(self, line: str) -> int | None:
+        """Return the iteration of a line that names a finished epoch and no step. Returns None for any other line."""
+        text = line.lower()
+        place = line_place(text, len(text))
+        return None if place.epoch is None or place.fraction or place.step is not None else self._iteration(place, None)
 
     def _is_held_out(self, line: str) -> bool:
         """Return whether a line follows the head `Test metrics:`, at once or in the block that is indented below it."""

@@ -222,6 +222,24 @@ def test_declared_metric(line, metric):
     assert values(line, **metric) == [(40, 0.25)]
 
 
+@pytest.mark.parametrize(
+    ("line", "iteration"),
+    [
+        ("<eval > ep 03/08 | ce -> 0.5102 | top1 30.0%", 3),
+        ("Epoch 3/8 | ce 0.5 | top1 30.0%", 3),
+        ("epoch 2.5 top1 30.0", None),
+        ("Epoch 3/8 [40/100] top1 30.0", None),
+        ("Test: [97/97] top1 30.0", None),
+    ],
+)
+def test_epoch_of_a_line_with_the_declared_metric_is_progress(line, iteration):
+    reader = LogReader(metric=MetricSpec(name="top1", mode="max"))
+    reader.expect(8)
+    *steps, metric = reader.read(f"{line}\n".encode())
+    assert metric.value == 30.0
+    assert steps == ([] if iteration is None else [StepLoss(step=iteration, loss=None)])
+
+
 def test_declared_metric_is_no_other_one():
     assert values("step 40 val_rmse 0.25 rmse_scale 3", name="rmse") == []
 
