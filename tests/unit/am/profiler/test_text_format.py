@@ -223,6 +223,30 @@ def test_declared_metric(line, metric):
 
 
 @pytest.mark.parametrize(
+    ("line", "loss", "held_out"),
+    [
+        ("Epoch 3: RMSE = 0.5", 0.5, None),
+        ("epoch 3 MSE: 0.5", 0.5, None),
+        ("Epoch 3 | val_mae: 0.6", None, 0.6),
+        ("epoch 3: train RMSE 0.5, test RMSE 0.6", 0.5, 0.6),
+        ("Epoch 3 training cost: 0.5 - val cost: 0.6", 0.5, 0.6),
+    ],
+)
+def test_errors_of_regressions_are_losses(line, loss, held_out):
+    profile = JobProfile()
+    for record in LogReader().read(f"{line}\n".encode()):
+        profile.feed(record)
+    assert profile.iteration == 3
+    assert profile.loss == pytest.approx(math.nan if loss is None else loss, nan_ok=True)
+    assert profile.validation_loss == held_out
+
+
+def test_errors_beside_named_losses_are_left_out():
+    records = LogReader().read(b"epoch 1 loss=0.7\nEpoch 1: RMSE = 3.5\nepoch 2 loss=0.6\n")
+    assert records == [StepLoss(step=1, loss=0.7), StepLoss(step=2, loss=0.6)]
+
+
+@pytest.mark.parametrize(
     ("line", "iteration"),
     [
         ("<eval > ep 03/08 | ce -> 0.5102 | top1 30.0%", 3),
