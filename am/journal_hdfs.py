@@ -106,9 +106,9 @@ class HdfsJournal:
     def _open(self) -> None:
         """Read what the journal has and begin an epoch, again where a master that still lives began one meanwhile."""
         for last in (*[False] * (_OPEN_ATTEMPTS - 1), True):
-            self._epoch, self._content = _read_newest(self._hdfs, self.place)
-            self._written = bytearray(self._content)
             try:
+                self._epoch, self._content = _read_newest(self._hdfs, self.place)
+                self._written = bytearray(self._content)
                 self._begin_epoch(self._hdfs)
             except (HdfsExistsError, HdfsMissingError):
                 if last:

@@ -60,7 +60,8 @@ class Measurements(Value, frozen=True, kw_only=True):
     """What a profile measured of a job's pace. The app master's next attempt goes on from it.
 
     Attributes:
-        paces: The reliable iteration times, in the order in which the job first ran at their placements.
+        paces: The reliable iteration times, in the order in which the job first ran at their placements; and all those
+            on its first type, if it has reliable ones on another type.
         samples: The points of AlloX' samples.
         ran_gpu_s: The GPU time of a job of unknown pace: a silent one counts as long, and stays silent.
         iteration: The job's iteration.
@@ -274,8 +275,10 @@ class JobProfile:
 
     def measurements(self, iterations: int) -> Measurements:
         """Return what was measured of the pace of the job. `iterations` are those of the whole job."""
+        # Reliable ones on a second type are compared with whatever is known of the first.
+        compared = self._base_device if self.measured_devices else None
         return Measurements(
-            paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable),
+            paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable or at.device == compared),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
             ran_gpu_s=0.0 if self.pace_known else self._ran_gpu_s,
             iteration=self.iteration,

@@ -469,14 +469,14 @@ _WORST_RHO_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
 )
 _FAIR_FINISH_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
     {
-        (Situation.CALM, False): (0.943, 0.995, 1.046),
-        (Situation.CALM, True): (0.769, 0.977, 1.181),
-        (Situation.FULL, False): (0.945, 0.996, 1.047),
-        (Situation.FULL, True): (0.791, 0.965, 1.147),
-        (Situation.PART, False): (0.691, 0.984, 1.109),
-        (Situation.PART, True): (0.630, 0.949, 1.147),
-        (Situation.WAITS, False): (0.900, 1.038, 1.240),
-        (Situation.WAITS, True): (0.821, 1.005, 1.222),
+        (Situation.CALM, False): (0.943, 0.995, 1.045),
+        (Situation.CALM, True): (0.781, 0.973, 1.162),
+        (Situation.FULL, False): (0.945, 0.995, 1.045),
+        (Situation.FULL, True): (0.777, 0.966, 1.162),
+        (Situation.PART, False): (0.692, 0.982, 1.109),
+        (Situation.PART, True): (0.646, 0.951, 1.151),
+        (Situation.WAITS, False): (0.861, 1.023, 1.221),
+        (Situation.WAITS, True): (0.770, 0.992, 1.200),
     }
 )
 
@@ -497,8 +497,8 @@ FIRST_GPU_ERRORS: Mapping[ServiceOrder, Errors] = MappingProxyType(
     {
         ServiceOrder.WORST_RHO_FIRST: (0.682, 1.844, 5.477),
         ServiceOrder.LEAST_SERVED_FIRST: (0.682, 1.844, 5.477),
-        ServiceOrder.FAIR_FINISH: (0.367, 1.069, 2.079),
-        ServiceOrder.SHORTEST_FIRST: (0.367, 1.069, 2.079),
+        ServiceOrder.FAIR_FINISH: (0.352, 0.996, 2.057),
+        ServiceOrder.SHORTEST_FIRST: (0.352, 0.996, 2.057),
     }
 )
 """Errors of the time to the first GPU, for apps that wait; measured in the same way."""

@@ -9,7 +9,7 @@ from fake_webhdfs import Server
 from am.journal import JobRecord, Journal, JournalError
 from am.journal_hdfs import HdfsJournal
 from am.tuners.port import Observation, ObservationKind
-from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs import WebHdfs, open_webhdfs
 from themis.hadoop.webhdfs_retry import RetryRule
 from themis.lifecycle import JobState
 
@@ -203,3 +203,23 @@ def test_one_of_two_concurrent_openers_may_write(server):
     for journal in both:
         journal.close()
     assert read(server) == b"".join(lines(0, 5))
+
+
+def test_an_opener_reads_again_if_another_one_replaces_the_epoch_that_it_reads(server, monkeypatch):
+    first = opened(server)
+    for line in lines(0, 5):
+        first.append(line)
+    first.close()
+    list_now, others = WebHdfs.list, []
+
+    def list_late(hdfs, path):
+        if path.endswith("/000001") and not others:
+            others.append(None)
+            opened(server).close()
+        return list_now(hdfs, path)
+
+    monkeypatch.setattr(WebHdfs, "list", list_late)
+    late = opened(server)
+    late.close()
+    assert others
+    assert late.content() == b"".join(lines(0, 5))

@@ -61,3 +61,17 @@ def test_types_with_three_intervals_beyond_the_first_one_are_timed_also_the_firs
     assert profile.timed_devices == ("k80",)
     run(profile, 0.2, intervals=2, first=step)
     assert profile.timed_devices == ("k80", "v100")
+
+
+@pytest.mark.parametrize("intervals", [1, 2, 3, 5])
+def test_the_next_attempt_compares_types_with_the_same_first_type(intervals):
+    """Also if the job left its first type after few intervals. Else that type would get its speed from the second."""
+    profile = profile_of()
+    profile.started(1, Level.SLOT, "k80")
+    step = run(profile, 0.8, intervals)
+    profile.started(1, Level.SLOT, "v100")
+    step = run(profile, 0.2, first=step)
+    again = profile_of()
+    again.remember(profile.measurements(iterations=1000))
+    assert again.speeds() == profile.speeds()
+    assert again.serial_iteration_s == profile.serial_iteration_s
