@@ -63,7 +63,7 @@ def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headr
         rho=rho,
         jobs=[job_status(app, job, plan) for job in app.search.jobs.values()],
         phase=plan.phase,
-        phases=plan.phase + len(plan.phases),
+        phases=plan.phase_count,
         best=app.search.best(),
         checkpoint_uri=app.checkpoint_uri,
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),

@@ -86,7 +86,6 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
     """Return the present page state. `planned` has the GPUs of jobs that are about to start."""
     plan = app.search.plan()
     rho = None if plan.finished else app.rho_now(app.view(planned or {}))
-    phases = plan.phase + len(plan.phases)
     return AmPageState(
         app_id=app.app_id,
         name=app.spec.name,
@@ -95,8 +94,8 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         now_s=app.now_s(),
         progress=app.search.done_share(),
         rho=rho,
-        phase=min(plan.phase + 1, phases),
-        phases=phases,
+        phase=min(plan.phase + 1, plan.phase_count),
+        phases=plan.phase_count,
         best=app.search.best(),
         jobs=tuple(_job(job, app.search.target_of(job, plan)) for job in app.search.jobs.values()),
         leases=tuple(

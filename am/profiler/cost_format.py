@@ -1,4 +1,4 @@
-"""Lines that call the loss a cost, or give an error instead, as courses, regressions and TensorFlow's early examples do.
+"""Lines that call the loss a cost, or give an error instead, as courses, regressions and early TensorFlow examples do.
 
 Examples: `Cost after iteration 100: 0.69`, `Epoch: 0004 cost= 0.502`, `Epoch 3: train RMSE 0.5, test RMSE 0.6`. Other
 costs are money and time, so a line has nothing else. A program that names losses too is compared by these.
