@@ -374,7 +374,7 @@ class AppMaster:
         plan = app.search.plan()
         detail = {
             "phase": plan.phase,
-            "phases": plan.phase + len(plan.phases),
+            "phases": plan.phase_count,
             "running": sorted(plan.targets),
             "stopped": sorted(plan.stopped),
             "best": app.search.best() or None,

@@ -36,22 +36,21 @@ class LossCurves:
 
     def next(self, jobs: Iterable[JobRun]) -> list[pb.LossCurve]:
         """Return the curves to send now, at most `MAX_CURVES`."""
-        known = [job for job in jobs if job.profile.loss_points]
+        known = [job for job in jobs if job.curve]
         if not known:
             return []
         self._turn = (self._turn + 1) % len(known)
         first, *others = (*known[self._turn :], *known[: self._turn])
-        changed = [job for job in others if len(job.profile.loss_points) != self._sent.get(job.job_id)]
+        changed = [job for job in others if len(job.curve) != self._sent.get(job.job_id)]
         chosen = [first, *changed[: MAX_CURVES - 1]]
-        self._sent |= {job.job_id: len(job.profile.loss_points) for job in chosen}
+        self._sent |= {job.job_id: len(job.curve) for job in chosen}
         return [loss_curve(job) for job in chosen]
 
 
 def loss_curve(job: JobRun) -> pb.LossCurve:
-    """The losses of one job."""
-    points = job.profile.loss_points
+    """The losses of one job, or the values of the metric that its app declares."""
     return pb.LossCurve(
-        job_id=job.job_id, iterations=[round(at) for at, _ in points], losses=[loss for _, loss in points]
+        job_id=job.job_id, iterations=[round(at) for at, _ in job.curve], losses=[value for _, value in job.curve]
     )
 
 
@@ -64,7 +63,7 @@ def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headr
         rho=rho,
         jobs=[job_status(app, job, plan) for job in app.search.jobs.values()],
         phase=plan.phase,
-        phases=plan.phase + len(plan.phases),
+        phases=plan.phase_count,
         best=app.search.best(),
         checkpoint_uri=app.checkpoint_uri,
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
@@ -90,7 +89,7 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",
         declaration=_declaration(app),
-        loss_curves=[loss_curve(job) for job in app.search.jobs.values() if job.profile.loss_points],
+        loss_curves=[loss_curve(job) for job in app.search.jobs.values() if job.curve],
     )
 
 

@@ -89,7 +89,7 @@ def show(session: Session, arguments: Namespace) -> int:
     if arguments.json:
         session.terminal.say(dump(app_object(app)))
     else:
-        session.terminal.show(app_text(app))
+        session.terminal.show_fields(app_text(app))
     return OK
 
 

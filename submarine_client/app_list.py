@@ -10,7 +10,7 @@ from submarine_client.connection import Connection
 from submarine_client.show import waiting_text
 from submarine_client.table import MISSING, age, moment, percent, shortened, table
 from submarine_client.terminal import harmless
-from themis.lifecycle import AppState
+from themis.lifecycle import WAITING, AppState
 from themis.rho import HEADLINE, rho_text
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
@@ -28,7 +28,7 @@ _ORDERS: dict[str, Callable[[pb.AppStatus], Any]] = {
 ORDERS = (NEWEST, *_ORDERS)
 """The keys to sort a list by. Numbers are in descending order; ties keep the newest app first."""
 
-STATES = (*(state.value for state in AppState), status.WAITING)
+STATES = (*(state.value for state in AppState), WAITING)
 """The states that `--state` knows: those of the lifecycle, and an app master that runs without a GPU."""
 
 _NARROWEST_NAME = 8
@@ -52,9 +52,7 @@ def select(client: Connection, selection: Selection, *, reasons: bool = False) -
     the first ones, for which all apps have to be fetched. With `reasons`, one's own apps say why they wait.
     """
     limit = selection.limit or None
-    states = {
-        each for state in selection.states for each in (status.WAITING_STATES if state == status.WAITING else (state,))
-    }
+    states = {each for state in selection.states for each in (status.WAITING_STATES if state == WAITING else (state,))}
     apps, more = client.first(
         sorted(states),
         most=limit if selection.sort == NEWEST else None,

@@ -37,6 +37,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "user": app.user,
         "queue": app.queue,
         "state": app.state,
+        "shown_state": status.shown_state(app),
         "program": app.program,
         "replay": app.replay,
         "tuner": app.tuner,
@@ -90,11 +91,11 @@ def _interval_object(interval: pb.Seconds) -> dict[str, Any]:
 
 def _metric_object(app: pb.AppStatus) -> dict[str, Any] | None:
     """Return the metric of the search: its name, and how many lines of all logs were seen, and had it."""
-    metric = app.spec.metric
-    if metric.unwanted:
+    metric = status.metric(app)
+    if not metric.wanted:
         return None
     return {
-        "name": metric.name or ("" if metric.regex else "loss"),
+        "name": metric.title,
         "lines_seen": sum(job.lines_seen for job in app.jobs),
         "lines_read": sum(job.lines_read for job in app.jobs),
     }

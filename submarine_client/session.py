@@ -12,7 +12,7 @@ from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import app_object, dump
 from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
-from submarine_client.status import is_at_rest, is_paused, succeeded
+from submarine_client.status import has_ended, is_at_rest, is_paused, succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.apps import AppSpec
@@ -114,6 +114,6 @@ class Session(Value, frozen=True, kw_only=True):
             ends_line = chunk.text.endswith("\n") if chunk.text else ends_line
 
     def kill(self, client: Connection, app: pb.AppStatus, reason: str) -> None:
-        """Kill an app and print its state."""
+        """Kill an app and print its state; an app that runs saves checkpoints before it ends."""
         after = client.kill(app.app_id, reason)
-        self.terminal.show(f"{after.app_id} {after.state}")
+        self.terminal.show(f"{after.app_id} {after.state}" + ("" if has_ended(after) else ", asked to end"))

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
-from submarine_client.terminal import harmless
+from submarine_client.terminal import field, harmless
 from themis.apps import AppSpec, ProgramSpec
 from themis.code_archive import files_in
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, rho_text
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
-
-_LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
@@ -30,7 +28,7 @@ def app_text(app: pb.AppStatus) -> str:
     if measured:
         lines += ["", slowdown_table(measured)]
     if app.explanation:
-        lines += ["", *(_field(line.label, line.text) for line in app.explanation)]
+        lines += ["", *(field(line.label, line.text) for line in app.explanation)]
     typed = [job for job in app.jobs if job.speeds]
     if typed:
         lines += ["", speed_table(typed)]
@@ -94,20 +92,20 @@ def spec_text(app: AppSpec) -> str:
     tasks = str(shape.tasks) if shape.tasks == shape.min_tasks else f"{shape.min_tasks} to {shape.tasks}"
     noun = "task" if tasks == "1" else "tasks"
     lines = [
-        _field("Name", app.name),
-        _field("User, queue", f"{app.user}, {app.queue}"),
-        _field("Program", f"{program} ({kind})"),
-        _field("Arguments", assignments(app.program.arguments)),
+        field("Name", app.name),
+        field("User, queue", f"{app.user}, {app.queue}"),
+        field("Program", f"{program} ({kind})"),
+        field("Arguments", assignments(app.program.arguments)),
         *_code_lines(app.program),
-        _field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
-        _field("Jobs", f"{len(app.jobs)}, each of {tasks} {noun} with {_gpus(shape.gpus_per_task)} a task"),
-        _field("Iterations", str(max(job.iterations_total for job in app.jobs))),
-        _field("GPUs at most", str(app.demand_max_gpus)),
+        field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
+        field("Jobs", f"{len(app.jobs)}, each of {tasks} {noun} with {_gpus(shape.gpus_per_task)} a task"),
+        field("Iterations", str(max(job.iterations_total for job in app.jobs))),
+        field("GPUs at most", str(app.demand_max_gpus)),
     ]
     speeds = app.jobs[0].speed_by_device
     if speeds:
         stated = ", ".join(f"{device} {number(speed)}" for device, speed in speeds.items())
-        lines.append(_field("Speed by type", f"{stated}; on other GPU types that of the type, on no other CPU type"))
+        lines.append(field("Speed by type", f"{stated}; on other GPU types that of the type, on no other CPU type"))
     rows = [(job.job_id, assignments(job.hyper_parameters)) for job in app.jobs]
     return "\n".join([*lines, "", table(("JOB", "HYPER-PARAMETERS"), rows)])
 
@@ -117,9 +115,9 @@ def _code_lines(program: ProgramSpec) -> list[str]:
     lines = []
     if program.code is not None:
         files, kb = len(files_in(program.code)), len(program.code.content) / 1024
-        lines.append(_field("Code", f"{files} files, {kb:.0f} kB packed, SHA-256 {program.code.sha256[:12]}"))
+        lines.append(field("Code", f"{files} files, {kb:.0f} kB packed, SHA-256 {program.code.sha256[:12]}"))
     if program.python:
-        lines.append(_field("Interpreter", program.python))
+        lines.append(field("Interpreter", program.python))
     return lines
 
 
@@ -150,26 +148,26 @@ def _head(app: pb.AppStatus) -> list[str]:
     took = status.duration_s(app)
     ended = "" if took is None else f", ended {moment(app.finished_at_s)} after {seconds(took)}"
     return [
-        _field("App", f"{app.app_id}, {app.name}"),
-        _field("State", f"{status.shown_state(app)}{phase}, {percent(app.progress)}"),
-        _field("User, queue", f"{app.user}, {app.queue}"),
-        _field("Program", f"{app.spec.program.command or app.program}{replayed}"),
-        _field("Tuner", f"{app.tuner} {settings}".rstrip()),
-        *([_field("Metric", status.metric(app).summary)] if status.metric(app).declared else []),
-        _field("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
+        field("App", f"{app.app_id}, {app.name}"),
+        field("State", f"{status.shown_state(app)}{phase}, {percent(app.progress)}"),
+        field("User, queue", f"{app.user}, {app.queue}"),
+        field("Program", f"{app.spec.program.command or app.program}{replayed}"),
+        field("Tuner", f"{app.tuner} {settings}".rstrip()),
+        *([field("Metric", status.metric(app).summary)] if status.metric(app).declared else []),
+        field("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
     ]
 
 
 def _rho_lines(app: pb.AppStatus) -> list[str]:
     """Rho by the headline definition, and at the end by all. Each that ranks policies has a sentence."""
-    lines = [_field("rho", f"{rho_text(status.rho(app))} ({HEADLINE})")]
+    lines = [field("rho", f"{rho_text(status.rho(app))} ({HEADLINE})")]
     for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
         known = [f"{name} {rho_text(app.final_rho[name])}" for name in names if name in app.final_rho]
         if known:
-            lines.append(_field(title, ", ".join(known)))
+            lines.append(field(title, ", ".join(known)))
     explained = [name for name in FLUID_DEFINITIONS if name in app.final_rho or name is HEADLINE]
     if status.rho(app) > 0.0:
-        lines += [_field(name.capitalize(), f"the time to the end over {name.sentence}") for name in explained]
+        lines += [field(name.capitalize(), f"the time to the end over {name.sentence}") for name in explained]
     return lines
 
 
@@ -178,11 +176,11 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     noun = app.device_noun or "GPU"
     label = f"{noun[0].upper()}{noun[1:]}s"
     wanted = f"{app.gpus_unmet} more wanted, " if app.gpus_unmet else ""
-    lines.append(_field(label, f"{app.gpus} now, {wanted}{seconds(app.gpu_time_s)} of {noun} time in all"))
+    lines.append(field(label, f"{app.gpus} now, {wanted}{seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
-        lines.append(_field("Best job", f"{best.job_id}, {_score(app, best)}, {values}"))
+        lines.append(field("Best job", f"{best.job_id}, {_score(app, best)}, {values}"))
     more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),
@@ -197,11 +195,7 @@ def _outcome(app: pb.AppStatus) -> list[str]:
         ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
         ("Diagnostics", app.diagnostics),
     )
-    return lines + [_field(label, value) for label, value in more if value]
-
-
-def _field(label: str, value: str) -> str:
-    return f"{label + ':':<{_LABEL_WIDTH + 1}} {harmless(value)}"
+    return lines + [field(label, value) for label, value in more if value]
 
 
 def _gpus(count: int) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
+from themis import lifecycle
 from themis.apps import HyperParameter, MetricSpec
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import metric_from_message, scalars_from_messages
-
-WAITING = "WAITING"
-"""Shown in place of `RUNNING` for an app without a GPU, and of `ACCEPTED` for one that waits without an app master."""
 
 WAITING_STATES = (AppState.ACCEPTED.value, AppState.RUNNING.value)
 """States of the apps that are shown as waiting."""
@@ -37,9 +35,8 @@ def is_at_rest(app: pb.AppStatus) -> bool:
 
 
 def shown_state(app: pb.AppStatus) -> str:
-    """Return the state as shown to people: `WAITING` for an app that takes part in rounds but has no GPU."""
-    takes_part = app.state == AppState.RUNNING or app.hosted
-    return WAITING if takes_part and not app.gpus else str(app.state)
+    """Return the state as shown to people."""
+    return lifecycle.shown_state(app.state, gpus=app.gpus, hosted=app.hosted)
 
 
 def rho(app: pb.AppStatus) -> float:

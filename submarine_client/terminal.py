@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 import sys
+import textwrap
 from typing import TextIO
 
 from submarine_client.colours import has_colours, with_colours
@@ -41,6 +42,36 @@ def _visible(control: str) -> str:
     return control.encode("unicode_escape").decode()
 
 
+FIELD_WIDTH = 15
+"""Columns of a field's label with its colon. A blank and the value follow."""
+
+_FIELD = re.compile(rf"(?=[^:]{{1,{FIELD_WIDTH - 1}}}: )\S.{{{FIELD_WIDTH - 1}}}(?<=[: ]) (?=\S)")
+
+
+def field(label: str, value: str) -> str:
+    """Format a field: its label and its value on a line."""
+    return f"{label + ':':<{FIELD_WIDTH}} {harmless(value)}"
+
+
+def fitted(text: str, width: int) -> str:
+    """Break the values of fields at blanks to fit `width` columns, the parts below each other. Other lines stay.
+
+    A word that is too long, such as a path, is on a line of its own, unbroken.
+    """
+    return "\n".join(_broken(line, width) if _FIELD.match(line) else line for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    indent = " " * (FIELD_WIDTH + 1)
+    value = textwrap.wrap(
+        line[len(indent) :],
+        max(width - len(indent), len(indent)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"\n{indent}".join([line[: len(indent)] + value[0], *value[1:]])
+
+
 class Terminal(Value, frozen=True):
     """Two streams. Results go to `out` and can be piped; progress, notes and errors go to `err`."""
 
@@ -73,6 +104,10 @@ class Terminal(Value, frozen=True):
         """Write a note to standard error."""
         self.err.write(f"{PREFIX}{text}\n")
         self.err.flush()
+
+    def show_fields(self, text: str) -> None:
+        """Write fields and tables: as `show`, and on a terminal with the fields' values broken to fit its width."""
+        self.show(fitted(text, self.width) if self.out.isatty() else text)
 
     def clear(self) -> None:
         """Clear the screen, if standard output is one; else leave an empty line before what comes next."""

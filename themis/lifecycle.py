@@ -27,6 +27,20 @@ class AppState(StrEnum):
     KILLED = "KILLED"
 
 
+WAITING = "WAITING"
+"""What people see in place of the state of an app that takes part in rounds but holds no GPU (`shown_state`)."""
+
+
+def shown_state(state: str, *, gpus: int, hosted: bool) -> str:
+    """Return an app's state as shown to people.
+
+    It is `WAITING` for an app that runs without a GPU, and for one that is accepted and waits for its first GPU without
+    an app master (`hosted`).
+    """
+    takes_part = state == AppState.RUNNING or hosted
+    return WAITING if takes_part and not gpus else str(state)
+
+
 class JobState(StrEnum):
     """States of a job inside its app master."""
 

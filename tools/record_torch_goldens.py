@@ -1,7 +1,7 @@
 """Record what PyTorch's trainers log, for the profiler's tests: `python tools/record_torch_goldens.py [FOLDER]`.
 
-Every file is the standard output and error of a real run, as a task's log has it. It needs `torch`, `lightning` and
-`transformers` with `accelerate`, and takes a minute; a GPU is not needed.
+Every file is the standard output and error of a real run, as a task's log has it. It needs `torch`, `lightning`,
+`fastai` and `transformers` with `accelerate`, and takes a minute; a GPU is not needed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "COLUMNS": "120", "PYTHONWARNINGS": "ignore"}
+"""Warnings would have paths of the machine."""
 
 OUT = Path(__file__).resolve().parents[1] / "tests" / "golden" / "profiler" / "text"
 
@@ -67,6 +70,22 @@ arguments = TrainingArguments(
 Trainer(BertForSequenceClassification(config), arguments, train_dataset=data, eval_dataset=data[:64]).train()
 """
 
+FASTAI = """
+import contextlib, sys
+import torch
+from fastai.basics import *
+from fastai.callback.progress import *
+
+torch.manual_seed(7)
+x = torch.randn(640, 8)
+data = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long())
+splits = [torch.utils.data.Subset(data, range(*ends)) for ends in ((0, 512), (512, 640))]
+loaders = DataLoaders.from_dsets(*splits, bs=32)
+learner = Learner(loaders, nn.Linear(8, 2), loss_func=nn.CrossEntropyLoss(), metrics=accuracy)
+with learner.no_bar() if sys.argv[1] == "lines" else contextlib.nullcontext():
+    learner.fit(4, 0.01)
+"""
+
 
 def main() -> int:
     """Run all programs and write the files; returns the exit code."""
@@ -77,13 +96,15 @@ def main() -> int:
         record(LIGHTNING, ("rich",), out / "lightning_rich.log")
         record(TRAINER, (folder, "bars"), out / "trainer_bars.log")
         record(TRAINER, (folder, "lines"), out / "trainer_lines.log")
+        record(FASTAI, ("bars",), out / "fastai_bars.log")
+        record(FASTAI, ("lines",), out / "fastai_lines.log")
     return 0
 
 
 def record(program: str, arguments: Sequence[str], path: Path) -> None:
     """Run a program, and write all that it prints. Raises CalledProcessError if it fails."""
     command = [sys.executable, "-u", "-c", program, *arguments]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
+    environment = {**os.environ, **ENVIRONMENT}
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, check=False)
     path.write_bytes(done.stdout)
     done.check_returncode()

@@ -120,6 +120,11 @@ class JobRun:
         return self.metric.as_loss(self.loss)
 
     @property
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """Iterations and losses so far, or values of the declared metric, thinned."""
+        return self.profile.metric_points if self.metric.declared else self.profile.loss_points
+
+    @property
     def read_metric(self) -> bool:
         """Whether it has ever reported a loss or the declared metric, also one that is no number."""
         if self.lines is not None and self.lines.lines_read:

@@ -68,7 +68,7 @@ def _jobs(state: AmPageState) -> Markup:
         "job",
         "state",
         "iteration",
-        "loss",
+        state.metric,
         "accuracy",
         "restarts",
         f"{state.device_noun}s",

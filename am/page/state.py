@@ -19,7 +19,7 @@ class JobRow(Value, frozen=True, kw_only=True):
     """One job.
 
     Attributes:
-        loss, accuracy: None until they are known.
+        loss: The newest loss, or value of the declared metric. None until it is known, as is `accuracy`.
         gpus: The job's GPUs as `MACHINE/INDEX`, separated by blanks.
         health: The job's problem, or empty if it has none.
         tracked_run: Where its run in an experiment tracker is, or empty.
@@ -60,6 +60,7 @@ class AmPageState(Value, frozen=True, kw_only=True):
         rho: Finish-time fairness if the app kept its GPUs. None once the search is over.
         phase, phases: The search's present phase, from 1, and the number of phases.
         best: The best job so far. Empty until it is known.
+        metric: The name of what the search compares, for people.
         folder: The app's folder, which contains the logs.
         device_noun: What a device of the cluster is called.
     """
@@ -78,13 +79,13 @@ class AmPageState(Value, frozen=True, kw_only=True):
     leases: tuple[LeaseRow, ...]
     folder: Path
     device_noun: str = "GPU"
+    metric: str = "loss"
 
 
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
     """Return the present page state. `planned` has the GPUs of jobs that are about to start."""
     plan = app.search.plan()
     rho = None if plan.finished else app.rho_now(app.view(planned or {}))
-    phases = plan.phase + len(plan.phases)
     return AmPageState(
         app_id=app.app_id,
         name=app.spec.name,
@@ -93,8 +94,8 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         now_s=app.now_s(),
         progress=app.search.done_share(),
         rho=rho,
-        phase=min(plan.phase + 1, phases),
-        phases=phases,
+        phase=min(plan.phase + 1, plan.phase_count),
+        phases=plan.phase_count,
         best=app.search.best(),
         jobs=tuple(_job(job, app.search.target_of(job, plan)) for job in app.search.jobs.values()),
         leases=tuple(
@@ -103,6 +104,7 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         ),
         folder=app.folder,
         device_noun=app.cluster.device_noun,
+        metric=app.spec.metric.title,
     )
 
 

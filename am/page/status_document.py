@@ -19,6 +19,7 @@ def status_document(state: AmPageState) -> dict[str, object]:
         "phase": state.phase,
         "phases": state.phases,
         "best_job": state.best or None,
+        "metric": state.metric,
         "folder": str(state.folder),
         "jobs": [_job(job) for job in state.jobs],
         "leases": [

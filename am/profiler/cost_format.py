@@ -1,7 +1,7 @@
-"""Lines that call the loss a cost, as courses and TensorFlow's early examples do.
+"""Lines that call the loss a cost, or give an error instead, as courses, regressions and early TensorFlow examples do.
 
-Examples: `Cost after iteration 100: 0.69`, `Epoch: 0004 cost= 0.502`, `step 40, cost: 0.69`. Other costs are money and
-time, so a line has nothing else.
+Examples: `Cost after iteration 100: 0.69`, `Epoch: 0004 cost= 0.502`, `Epoch 3: train RMSE 0.5, test RMSE 0.6`. Other
+costs are money and time, so a line has nothing else. A program that names losses too is compared by these.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from am.profiler.line_places import LinePlace
 from am.profiler.named_values import NamedValues
 from am.profiler.numbers import NUMBER
 
+_NAME = r"(?:cost|r?mse|mae|nll)"
+_SETS = r"(?:avg\.? |average |training |train[ _])?"
+_HELD_OUT = r"(?:val|valid|validation|test|dev)[ _]"
 _COST = re.compile(
-    rf"cost (?:after|at) (?P<name>iteration|epoch|step) (?P<count>[0-9]{{1,12}}) ?[:=] ?(?P<value>{NUMBER})"
-    rf"|(?P<before>iteration|epoch|step) ?[:=]? ?(?P<at>[0-9]{{1,12}}),? *(?:- |\| )?(?:avg\.? |average |training )?"
-    rf"cost ?[:=] ?(?P<cost>{NUMBER})",
+    rf"{_NAME} (?:after|at) (?P<name>iteration|epoch|step) (?P<count>[0-9]{{1,12}}) ?[:=] ?(?P<value>{NUMBER})"
+    rf"|(?P<before>iteration|epoch|step) ?[:=]? ?(?P<at>[0-9]{{1,12}})[,:]? *(?:- |\| )?"
+    rf"(?:{_SETS}{_NAME} ?[:=]? ?(?P<cost>{NUMBER}))?"
+    rf"(?:[ ,|/-]{{0,3}}{_HELD_OUT}{_NAME} ?[:=]? ?(?P<held_out>{NUMBER}))?",
     re.IGNORECASE,
 )
+COST_WORDS = ("ost", "mse", "mae", "nll", "MSE", "MAE", "NLL")
+"""Parts of words, one of which such a line has."""
 
 
 def read_cost(line: str) -> NamedValues | None:
@@ -28,4 +34,12 @@ def read_cost(line: str) -> NamedValues | None:
     count = int(found["count"] or found["at"])
     is_epoch = (found["name"] or found["before"]).lower() == "epoch"
     place = LinePlace(epoch=count) if is_epoch else LinePlace(step=count)
-    return NamedValues(place, loss=float(found["value"] or found["cost"]))
+    cost = found["value"] or found["cost"]
+    held_out = found["held_out"]
+    if cost is None and held_out is None:
+        return None
+    return NamedValues(
+        place,
+        loss=None if cost is None else float(cost),
+        held_out_loss=None if held_out is None else float(held_out),
+    )

@@ -209,12 +209,15 @@ class LogReader:
             if not self.times_steps:
                 found = self._text.read(text)
             if self._declared is not None and (metric := self._declared.read(text)):
-                # Its step is progress too.
-                step = () if found or metric.step is None else (StepLoss(step=metric.step, loss=None),)
-                found = (*found, *step, metric)
+                found = (*(found or self._progress(text, metric)), metric)
             if found and (tag["worker"] is None or self._accepts(tag["worker"], found)):
                 records += found
         return records
+
+    def _progress(self, text: str, metric: Metric) -> Sequence[Record]:
+        """Return the step of a line that has the declared metric and no loss: its step or its epoch is progress too."""
+        at = metric.step if metric.step is not None or self.times_steps else self._text.epoch_of(text)
+        return () if at is None else (StepLoss(step=at, loss=None),)
 
     def _begin(self) -> None:
         self._text.begin()

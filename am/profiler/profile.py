@@ -124,6 +124,8 @@ class JobProfile:
         self._ran_gpu_s = self._ran_s = 0.0
         self._loss_step = -1
         self._losses = LossHistory()
+        self._validations = LossHistory()
+        self._metrics = LossHistory()
         self._validation_step = -1
         self._step_changes = 0
         self._last_reached = 0
@@ -135,7 +137,7 @@ class JobProfile:
         self.validation_loss: float | None = None
         self.accuracy: float | None = None
         self.metric = math.nan
-        self._metric_step = -1
+        self._metric_step = self._metric_drawn_at = -1
         self.checkpoint: CheckpointSaved | None = None
         self.restored: Restored | None = None
         self.replay: Replay | None = None
@@ -437,8 +439,13 @@ class JobProfile:
 
     @property
     def loss_points(self) -> tuple[tuple[float, float], ...]:
-        """Iterations and losses so far, thinned: see `LossHistory.points`."""
-        return self._losses.points
+        """Iterations and losses so far, thinned (`LossHistory.points`): of training, else on held-out data."""
+        return self._losses.points or self._validations.points
+
+    @property
+    def metric_points(self) -> tuple[tuple[float, float], ...]:
+        """Iterations and values of the declared metric so far, thinned. A value without a step counts for its time."""
+        return self._metrics.points
 
     def _step_loss(self, record: StepLoss) -> None:
         self._log(record.step)
@@ -473,12 +480,18 @@ class JobProfile:
 
     def _evaluated(self, record: Validation | Metric) -> None:
         if isinstance(record, Metric):
+            step = self.iteration if record.step is None else record.step
             if record.step is None or record.step >= self._metric_step:
                 self.metric = record.value
                 self._metric_step = max(self._metric_step, record.step or 0)
+            if step > self._metric_drawn_at:
+                self._metric_drawn_at = step
+                self._metrics.add(step, record.value)
             return
         self._log(record.step)
         self._non_finite.validated(record.step, record.loss)
+        if record.step > self._validation_step and record.loss is not None:
+            self._validations.add(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
             # Keep values that this line does not have: programs may evaluate different metrics at different steps.

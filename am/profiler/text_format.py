@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from am.profiler.boosting_format import BoostingLines
-from am.profiler.cost_format import read_cost
+from am.profiler.cost_format import COST_WORDS, read_cost
 from am.profiler.divergence_format import says_diverged
-from am.profiler.line_places import LinePlace, head_place
+from am.profiler.fastai_format import read_fastai
+from am.profiler.line_places import LinePlace, head_place, line_place
 from am.profiler.named_values import NamedValues, named_values
 from am.profiler.records import LossOnly, Record, StepLoss, Validation
 from am.profiler.table_format import LogTable
@@ -51,6 +52,7 @@ class TextFormat:
         """Forget earlier lines, because the next lines are from a new incarnation of the job."""
         self._table = LogTable()
         self._boosting = BoostingLines()
+        self._names_losses = False
         self._head = LinePlace()
         self._next_is_held_out = self._block_is_held_out = False
         self._first_epoch: int | None = None
@@ -74,8 +76,10 @@ class TextFormat:
             self._bar_step = int(bar[1]) if int(bar[2]) in self._expected else self._bar_step
         held_out = self._is_held_out(line)
         known = self._boosting.read(line)
-        if known is None and "ost" in line:
+        if known is None and not self._names_losses and any(word in line for word in COST_WORDS):
             known = read_cost(line)
+        if known is None and line.endswith("']"):
+            known = read_fastai(line)
         if known is not None:
             return self._records(known)
         row = self._table.row(line)
@@ -89,7 +93,14 @@ class TextFormat:
         if of_others or (values.loss is None and values.held_out_loss is None):
             self._head = head_place(line) or self._head
             return ()
+        self._names_losses = True
         return self._records(values)
+
+    def epoch_of(self, line: str) -> int | None:
+        """Return the iteration of a line that names a finished epoch and no step. Returns None for any other line."""
+        text = line.lower()
+        place = line_place(text, len(text))
+        return None if place.epoch is None or place.fraction or place.step is not None else self._iteration(place, None)
 
     def _is_held_out(self, line: str) -> bool:
         """Return whether a line follows the head `Test metrics:`, at once or in the block that is indented below it."""

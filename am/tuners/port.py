@@ -68,6 +68,11 @@ class TunerPlan(Value, frozen=True, kw_only=True):
     latest: Mapping[str, int] = field(default_factory=dict)
     loss_every: int = 0
 
+    @property
+    def phase_count(self) -> int:
+        """All phases, completed ones included. Once the search is over, the last one that ran is in `phase` only."""
+        return self.phase + max(len(self.phases), int(self.finished and self.phase > 0))
+
 
 class Tuner(Protocol):
     """A deterministic state machine: equal sequences of observations give equal plans."""

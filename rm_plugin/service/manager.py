@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
@@ -43,7 +44,7 @@ from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.identity import Identity
 from themis.leases import LeaseChange
-from themis.lifecycle import APP_LIFECYCLE, AppState
+from themis.lifecycle import APP_LIFECYCLE, AppState, shown_state
 from themis.queues import AppOwner, Queues
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, report_from_message
@@ -396,23 +397,44 @@ class ResourceManager:
             if month in ("", key[0]) and reader is not None and reader.controls(AppOwner(user=key[1], queue=key[2]))
         }
 
-    async def page_of_apps(self, *, states: Collection[AppState] = (), after: str = "", limit: int = 0) -> AppPage:
+    def shown_state(self, entry: AppEntry) -> str:
+        """Return the state of an app as shown to people."""
+        gpus = 0 if entry.ended else len(self.arbiter.table.live_of(entry.app_id))
+        return shown_state(entry.state.value, gpus=gpus, hosted=entry.app_id in self.hosted)
+
+    async def page_of_apps(
+        self, *, states: Collection[AppState] = (), search: str = "", after: str = "", limit: int = 0
+    ) -> AppPage:
         """Return a page of apps, archived ones included; see `app_page`.
+
+        A search finds the apps that have each of its words in their id, name, user, queue or state.
 
         Raises:
             InputError: `after` is not the mark of a page.
             StoreError: The store, which has the archived apps, cannot be read.
         """
-        page = app_page(self.entries.newest_first(), states=states, after=after, limit=limit)
+        is_found = partial(self._has_words, words=search.lower().split())
+        page = app_page(filter(is_found, self.entries.newest_first()), states=states, after=after, limit=limit)
         if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
             return page
         # From before the store is read: an app that is archived meanwhile must be in one of both.
-        kept = list(self.entries)
+        kept = list(filter(is_found, self.entries))
         has_ended, key = mark_key(after)
         # One more than the page holds shows whether there is another page.
-        archived = await self.recorder.archived_apps(-key if has_ended else math.inf, states, page_size(limit) + 1)
+        size, below = page_size(limit) + 1, -key if has_ended else math.inf
+        archived: list[AppEntry] = []
+        while len(archived) < size and (part := await self.recorder.archived_apps(below, states, size)):
+            archived += filter(is_found, part)
+            below = part[-1].number
         everything = {entry.app_id: entry for entry in (*archived, *kept)}
         return app_page(sorted(everything.values(), key=list_key), states=states, after=after, limit=limit)
+
+    def _has_words(self, entry: AppEntry, words: Sequence[str]) -> bool:
+        if not words:
+            return True
+        spec, queue = entry.spec, self.app_masters.queue(entry)
+        text = " ".join((entry.app_id, spec.name, spec.user, queue, self.shown_state(entry))).lower()
+        return all(word in text for word in words)
 
     def folder(self, app_id: str) -> Path:
         """Return the folder of an app's files."""

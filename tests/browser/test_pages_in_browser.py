@@ -319,7 +319,7 @@ def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
             assert await page.get_attribute("#apps th:has-text('name')", "aria-sort") == "ascending"
             await page.keyboard.press("Enter")
             assert await page.evaluate(names) == ["hungry", "done", "content"]
-            await page.fill("#apps-search input", "running N")
+            await page.fill("#apps-search input", "ING N")
             assert await page.inner_text("#apps-search [role=status]") == "2 of 3 in this table"
             await page.focus("#apps th button:has-text('name')")
             case.running("newcomer", rho=3.0)
@@ -330,7 +330,12 @@ def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
             assert await page.evaluate(names) == ["newcomer", "content", "hungry"]
             await page.fill("#apps-search input", "nobody")
             assert await page.inner_text("#apps-search [role=status]") == "0 of 4 in this table"
-            assert complaints == []
+            assert complaints == []  # The next page ends the stream of this one.
+            await page.fill("#apps-search input", "newcomer waiting")
+            await page.keyboard.press("Enter")
+            await page.wait_for_url("**/apps?search=newcomer+waiting")
+            assert await page.evaluate(names) == ["newcomer"]
+            assert await page.input_value("#apps-search input") == "newcomer waiting"
 
     run(scenario)
 

@@ -162,6 +162,8 @@ def test_event_files_are_ignored_once_the_log_reports_steps(tmp_path):
         ("xgboost_rmse", 12, math.nan, 0.24232, None),
         ("lightgbm", 12, 0.205105, 0.274374, None),
         ("lightgbm_l2", 12, math.nan, 0.0650292, None),
+        ("fastai_bars", 4, 0.501315, 0.420621, 0.859375),
+        ("fastai_lines", 4, 0.5002393126487732, 0.4187934696674347, None),
     ],
 )
 def test_logs_of_other_libraries(name, iteration, loss, held_out, accuracy):

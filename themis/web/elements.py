@@ -70,9 +70,12 @@ def table(
     return Markup(f'<div class="scroll"{sort}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
 
 
-def search_of(table_id: str) -> Markup:
-    """The place of the search in a table that readers can sort; a script makes it."""
-    return element("div", class_="tools", id=f"{table_id}-search", data_keep="", data_search=table_id)
+def search_form(table_id: str, address: str, words: str = "") -> Markup:
+    """A search: a script narrows the table while one types, and `address?search=..` has all that there is."""
+    box = element("input", type="search", name_="search", placeholder="name, user, state, ..", value=words)
+    parts = element("label", "Search ", box), element("button", "Search all"), element("span", role="status")
+    form = {"id": f"{table_id}-search", "role": "search", "action": address, "data_keep": "", "data_search": table_id}
+    return element("form", *parts, class_="tools", **form)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Markup:

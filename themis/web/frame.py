@@ -76,7 +76,7 @@ td:first-child { white-space: nowrap; }
 .chart .u-series th:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
 .actions { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: 1rem 0 0; }
 .actions:not(:has(button)) { display: none; }
-.actions button, dialog button { font: inherit; color: var(--ink); background: var(--card);
+.actions button, dialog button, .tools button { font: inherit; color: var(--ink); background: var(--card);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem 1rem; cursor: pointer; }
 button:hover { border-color: var(--accent); }
 button.danger { color: var(--bad); border-color: currentColor; }
@@ -172,7 +172,7 @@ _SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decod
 # lead its user's clicks to our buttons.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-    f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'",
+    f"base-uri 'none'; form-action 'self'; frame-ancestors 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",

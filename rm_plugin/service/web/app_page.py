@@ -27,8 +27,8 @@ from themis.wire.values import scalars_from_messages
 MAX_JOBS = 300
 MAX_LEASES = 300
 _SENTENCE_LETTERS = 400
-_LOSSES_NOTE = "Each point is the mean of some losses in a row. A click on a job in the legend hides its curve."
-_PARAMETERS_NOTE = "A line is a job; it ends at the newest loss, the least at the bottom. The legend has its values."
+_LOSSES_NOTE = "Each point is the mean of some values in a row. A click on a job in the legend hides its curve."
+_PARAMETERS_NOTE = "A line is a job; it ends at its newest value, the least at the bottom. The legend has its values."
 _TIMELINE_NOTE = "Above the jobs, below the GPUs that were leased. Drag to zoom, double-click to go back."
 _ESTIMATE_NOTE = "If no app arrives and no machine is lost. The interval holds four times in five."
 
@@ -63,7 +63,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
     phase = f"{min(entry.heartbeat.phase + 1, entry.heartbeat.phases)} of {entry.heartbeat.phases}"
     return tiles(
         [
-            ("state", app_state(entry)),
+            ("state", app_state(page_state, entry)),
             ("progress", percent(entry.progress)),
             (f"rho, {HEADLINE}", rho_text(page_state.rho(entry))),
             (page_state.devices_label, page_state.gpus_held(entry)),
@@ -182,10 +182,12 @@ def _charts(entry: AppEntry, *, is_private: bool) -> list[Markup]:
         return []
     source, charts = _source(entry), []
     if entry.loss_curves:
-        drawn = chart("losses", f"{source}/losses", "losses of the jobs over their iterations")
-        charts.append(section("Losses", drawn, note=_LOSSES_NOTE))
+        title = entry.spec.metric.title if entry.spec.metric.declared else "Losses"
+        drawn = chart("losses", f"{source}/losses", f"{title} of the jobs over their iterations")
+        charts.append(section(title, drawn, note=_LOSSES_NOTE))
     if len(entry.spec.jobs) > 1 and any(job.hyper_parameters for job in entry.spec.jobs):
-        drawn = chart("parameters", source, "hyper-parameters and newest loss of each job, an axis for each")
+        name = f"hyper-parameters and newest {entry.spec.metric.title} of each job, an axis for each"
+        drawn = chart("parameters", source, name)
         charts.append(section("Hyper-parameters", drawn, note=_PARAMETERS_NOTE))
     if entry.attempt:
         drawn = chart("timeline", f"{source}/timeline", "when each job ran, and when each GPU was leased")

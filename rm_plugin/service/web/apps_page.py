@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.parts import AppNames, app_state
 from themis.rho import HEADLINE, rho_text
-from themis.web.elements import Markup, element, link, outside_link, search_of, section, table, valued
+from themis.web.elements import Markup, element, link, outside_link, search_form, section, table, valued
 from themis.web.formatting import counted, duration, percent
 from themis.web.frame import page
 from themis.web.static_files import TABLES_SCRIPT
@@ -20,18 +21,20 @@ MAX_OWNERS = 200
 _RHO = f"rho, {HEADLINE}"
 
 
-def apps_page(page_state: PageState, shown: AppPage) -> str:
-    """The page as text."""
+def apps_page(page_state: PageState, shown: AppPage, search: str = "") -> str:
+    """The page as text: all apps, or those in which the words of a search are."""
     names = AppNames(page_state, root="")
-    more = link(f"apps?after={shown.next_mark}", "Next apps") if shown.next_mark else "These are the last."
+    query = urlencode({"after": shown.next_mark, **({"search": search} if search else {})})
+    more = link(f"apps?{query}", "Next apps") if shown.next_mark else "These are the last."
+    title = f"Apps with “{search}”" if search else "Active apps first, the newest of each first"
     return page(
         "Apps",
-        element("p", link("./", "Cluster")),
+        element("p", link("./", "Cluster"), *((", ", link("apps", "All apps")) if search else ())),
         element("h1", "Apps ", element("small", counted(page_state.manager.entries.count(), "app"))),
         section(
-            "Active apps first, the newest of each first",
-            search_of("apps"),
-            apps_table(page_state, names, shown.entries),
+            title,
+            search_form("apps", "apps", search),
+            apps_table(page_state, names, shown.entries) if shown.entries else element("p", "None."),
             element("p", more),
         ),
         charts_from="static/",
@@ -49,8 +52,8 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             names.id_link(entry.app_id),
             entry.spec.name,
             entry.spec.user,
-            entry.spec.queue,
-            app_state(entry),
+            page_state.manager.app_masters.queue(entry),
+            app_state(page_state, entry),
             valued(rho_text(rho := page_state.rho(entry)), rho),
             valued(percent(entry.progress), entry.progress),
             "" if entry.ended else page_state.gpus_held(entry),

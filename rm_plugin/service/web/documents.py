@@ -127,6 +127,7 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
         "user": entry.spec.user,
         "queue": page_state.manager.app_masters.queue(entry),
         "state": entry.state.value,
+        "shown_state": page_state.manager.shown_state(entry),
         "tuner": entry.spec.tuner.name,
         "program": entry.spec.program.name or "command",
         "replay": entry.spec.replay,
@@ -166,6 +167,7 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
         "best_checkpoint": entry.finish.best_checkpoint or None,
         "archive": page_state.manager.archive_path(entry) or None,
         "folder": None if is_private else str(page_state.manager.folder(entry.app_id)),
+        "metric": None if is_private else _metric_document(entry),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
         "leases": [_lease_document(lease) for lease in page_state.leases_of(entry)],
         "waiting": None if waiting is None else _waiting_document(page_state, entry, waiting),
@@ -174,13 +176,28 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
     }
 
 
+def _metric_document(entry: AppEntry) -> Document | None:
+    """The metric of the search: its name, and how many lines of all logs were seen, and had it."""
+    if not entry.spec.metric.wanted:
+        return None
+    return {
+        "name": entry.spec.metric.title,
+        "lines_seen": sum(job.lines_seen for job in entry.jobs),
+        "lines_read": sum(job.lines_read for job in entry.jobs),
+    }
+
+
 def losses_document(entry: AppEntry) -> Document:
-    """The losses of an app's jobs over their iterations, thinned. Jobs without losses are left out."""
+    """The losses of an app's jobs over their iterations, or the metric that it declares, thinned.
+
+    Jobs without any are left out.
+    """
     jobs = [
         {"job_id": curve.job_id, "iterations": list(curve.iterations), "losses": list(curve.losses)}
         for curve in sorted(entry.loss_curves, key=lambda curve: curve.job_id)
     ]
-    return {"app_id": entry.app_id, "best_job": entry.best_job or None, "jobs": jobs}
+    metric = entry.spec.metric.title
+    return {"app_id": entry.app_id, "best_job": entry.best_job or None, "metric": metric, "jobs": jobs}
 
 
 def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:

@@ -11,7 +11,7 @@ from rm_plugin.service.web.stream import cluster_mark
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
 from themis.rho import HEADLINE, RhoDefinition, rho_text
-from themis.web.elements import Markup, element, join, link, markup, search_of, section, tiles
+from themis.web.elements import Markup, element, join, link, markup, search_form, section, tiles
 from themis.web.formatting import counted, from_now
 from themis.web.frame import chart, label, page
 from themis.web.static_files import TABLES_SCRIPT
@@ -152,7 +152,7 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     shown = [*entries.living()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
-    parts = [search_of("apps"), apps_table(page_state, names, shown)]
+    parts = [search_form("apps", "apps"), apps_table(page_state, names, shown)]
     if more := page_state.manager.entries.count() - len(shown):
         parts.append(element("p", link("apps", f"and {counted(more, 'more app')}")))
     return parts

@@ -74,10 +74,10 @@ class AppNames:
         return join([*shown, f"and {more} more"] if more else shown, "<br>")
 
 
-def app_state(entry: AppEntry) -> Markup:
+def app_state(page_state: PageState, entry: AppEntry) -> Markup:
     """The state, marked when it is a bad one; the reason shows when the pointer rests on it."""
     kind = "bad" if entry.state in _BAD_STATES else None
-    return element("span", entry.state, class_=kind, title=entry.diagnostics or None)
+    return element("span", page_state.manager.shown_state(entry), class_=kind, title=entry.diagnostics or None)
 
 
 def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: PageState) -> Markup:

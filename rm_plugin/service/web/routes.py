@@ -132,9 +132,10 @@ class Routes:
         return self._html(home_page(page_state))
 
     async def apps(self, request: web.Request) -> web.Response:
-        """A page of all apps, after the mark `after`."""
-        page = await self._page_state.manager.page_of_apps(after=request.query.get("after", ""), limit=APPS_A_PAGE)
-        return self._html(apps_page(await self._seen_by(request), page))
+        """A page of all apps, or of those that a `search` finds, after the mark `after`."""
+        after, search = request.query.get("after", ""), request.query.get("search", "")
+        page = await self._page_state.manager.page_of_apps(search=search, after=after, limit=APPS_A_PAGE)
+        return self._html(apps_page(await self._seen_by(request), page, search))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
@@ -147,11 +148,11 @@ class Routes:
         return json_answer(cluster_document(self._page_state))
 
     async def apps_data(self, request: web.Request) -> web.Response:
-        """A page of apps, of some states where `state` is given, after the mark `after`."""
+        """A page of apps after the mark `after`, of some `state` and found by a `search` where these are given."""
         states = [_app_state(text) for text in request.query.getall("state", [])]
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
-        after = request.query.get("after", "")
-        page = await self._page_state.manager.page_of_apps(states=states, after=after, limit=limit)
+        after, search = request.query.get("after", ""), request.query.get("search", "")
+        page = await self._page_state.manager.page_of_apps(states=states, search=search, after=after, limit=limit)
         return json_answer(apps_document(await self._seen_by(request), page, states))
 
     async def app_data(self, request: web.Request) -> web.Response:

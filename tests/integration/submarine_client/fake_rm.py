@@ -20,6 +20,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.apps: dict[str, list[pb.AppStatus]] = {}
         self.submitted: list[pb.AppSpec] = []
         self.killed: list[tuple[str, str]] = []
+        self.killed_state = "KILLED"
         self.paused: list[tuple[str, str]] = []
         self.resumed: list[str] = []
         self.log_requests: list[pb.LogsRequest] = []
@@ -74,7 +75,7 @@ class FakeService(rpc.ClientServiceServicer):
         if self.refuse:
             context.abort(*self.refuse)
         self.killed.append((request.app_id, request.reason))
-        return pb.AppStatus(app_id=request.app_id, state="KILLED")
+        return pb.AppStatus(app_id=request.app_id, state=self.killed_state)
 
     def Pause(self, request, context):
         if self.refuse:

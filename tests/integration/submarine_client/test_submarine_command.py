@@ -193,6 +193,13 @@ def test_kill_prints_the_state_of_the_app(rm: FakeRm, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "submarine: the app has ended\n"
 
 
+def test_kill_of_an_app_that_runs_says_that_it_is_asked_to_end(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING")
+    rm.service.killed_state = "RUNNING"
+    assert main(["app", "kill", "a-1"]) == 0
+    assert capsys.readouterr().out == "a-1 RUNNING, asked to end\n"
+
+
 def test_pause_waits_until_the_apps_are_paused(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     rm.service.add("a-1", "RUNNING", "RUNNING", "RUNNING", "PAUSED")
     rm.service.add("a-2", "PAUSED")

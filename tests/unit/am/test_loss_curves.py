@@ -1,7 +1,6 @@
 """Heartbeats carry the loss curves that changed, and every curve now and then."""
 
 from itertools import chain
-from types import SimpleNamespace
 
 from am.profiler.loss_history import LossHistory
 from am.status import MAX_CURVES, LossCurves, loss_curve
@@ -15,8 +14,8 @@ class Job:
             self.history.add(at + 1, loss)
 
     @property
-    def profile(self):
-        return SimpleNamespace(loss_points=self.history.points)
+    def curve(self):
+        return self.history.points
 
 
 def ids(curves):

@@ -14,7 +14,7 @@ from submarine_client.as_json import app_object, dump
 from submarine_client.job_commands import meta_info
 from submarine_client.show import app_text, end_line, progress_line
 from submarine_client.table import age, percent, seconds, table
-from submarine_client.terminal import Terminal
+from submarine_client.terminal import Terminal, fitted
 from themis.wire import themis_pb2 as pb
 
 NOON = 1_760_011_200.0  # 2025-10-09 12:00:00 UTC
@@ -361,3 +361,21 @@ def test_log_on_a_terminal_keeps_lines_colours_and_bars_alone() -> None:
         Terminal(out, out).write(log)
     assert screen.getvalue() == "\x1b[1;32mgreen\x1b[0m 50%\b\b\b60%\r70%\tx\n" + r"\x1b[2J\x1b]0;owned\x07\x1bc"
     assert pipe.getvalue() == log
+
+
+@pytest.mark.parametrize("width", [60, 40])
+def test_fields_fit_a_narrow_terminal_and_tables_and_paths_stay(width):
+    waits = "no GPU is free: all 8 are leased; the next leases end in 15.8 s (place 2 of 3)"
+    path = "/a/path/of/one/word/that/is/longer/than/the/terminal/is/wide"
+    text = app_text(app(waits_for=waits, folder=path, diagnostics="job-00 ended: see its log for the reason"))
+    shown = fitted(text, width)
+    table_of_jobs = text[text.index("JOB") :]
+    fields = shown[: shown.index("JOB")].splitlines()
+    assert shown.endswith(table_of_jobs)
+    assert [line for line in fields if len(line) > width] == [f"Folder:         {path}"]
+    assert " ".join(shown.split()) == " ".join(text.split())
+    assert "Waits:          no GPU is free: all 8 are leased; the next\n                leases end" in fitted(text, 60)
+
+
+def test_wide_terminal_changes_nothing():
+    assert fitted(app_text(app()), 400) == app_text(app())

@@ -144,15 +144,15 @@ const KINDS = {
         value: (_, value) => shown(value),
       })),
       time: false,
-      axes: [axis("iteration"), axis("loss", { size: 62 })],
+      axes: [axis("iteration"), axis(data.metric, { size: 62 })],
       canLog: jobs.every((job) => job.losses.every((loss) => loss > 0)),
-      empty: "No losses yet.",
+      empty: "No values yet.",
     };
   },
   // Parallel coordinates: x is the index of an axis, y the place on it from 0 to 1.
   parameters(data) {
     const jobs = data.jobs.filter((job) => Object.keys(job.hyper_parameters).length);
-    const names = [...new Set(jobs.flatMap((job) => Object.keys(job.hyper_parameters))), "loss"];
+    const names = [...new Set(jobs.flatMap((job) => Object.keys(job.hyper_parameters))), data.metric?.name ?? "loss"];
     const raw = (job, at) => (at < names.length - 1 ? (job.hyper_parameters[names[at]] ?? null) : job.loss);
     const scales = names.map((_, at) => axisScale(jobs.map((job) => raw(job, at)).filter((value) => value != null)));
     const places = (job) => scales.map((scale, at) => (raw(job, at) == null ? null : scale.place(raw(job, at))));

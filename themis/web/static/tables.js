@@ -67,15 +67,10 @@ function makeHeadsButtons(place) {
 }
 
 function makeSearch(tools) {
-  const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "name, user, state, .." });
-  const label = document.createElement("label"), found = document.createElement("span");
-  label.append("Search ", input);
-  found.setAttribute("role", "status");
-  input.oninput = () => {
+  tools.querySelector("input").oninput = () => {
     const place = document.getElementById(tools.dataset.search);
     if (place) search(place, givenRows.get(place));
   };
-  tools.append(label, found);
 }
 
 let focusedHead = null;
@@ -86,7 +81,7 @@ document.addEventListener("themis:renewing", () => {
 });
 
 function takeTables() {
-  for (const tools of document.querySelectorAll("[data-search]")) if (!tools.firstChild) makeSearch(tools);
+  for (const tools of document.querySelectorAll("[data-search]")) makeSearch(tools);
   for (const place of document.querySelectorAll("[data-sort]")) {
     if (givenRows.has(place)) continue;
     givenRows.set(place, [...place.querySelectorAll("tbody tr")]);

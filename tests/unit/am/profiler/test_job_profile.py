@@ -309,3 +309,31 @@ def test_s_by_level_says_what_was_measured():
         ("rack", 1.3, 7, 0.2),
         ("cluster", 1.5, 0, 0.0),
     ]
+
+
+class TestCurves:
+    def test_declared_metric_has_a_curve_of_its_own(self):
+        profile = JobProfile()
+        for record in (
+            StepLoss(step=10, loss=2.0),
+            Metric(value=0.3, step=10),
+            StepLoss(step=20, loss=1.0),
+            Metric(value=0.5, step=None),
+        ):
+            profile.feed(record)
+        assert profile.metric_points == ((10.0, 0.3), (20.0, 0.5))
+        assert profile.loss_points == ((10.0, 2.0), (20.0, 1.0))
+
+    def test_metric_of_repeated_steps_is_drawn_once(self):
+        profile = JobProfile()
+        for step, value in ((10, 0.3), (20, 0.4), (10, 0.3), (20, 0.4), (30, 0.5)):
+            profile.feed(Metric(value=value, step=step))
+        assert profile.metric_points == ((10.0, 0.3), (20.0, 0.4), (30.0, 0.5))
+
+    def test_held_out_losses_are_the_curve_of_a_job_without_others(self):
+        profile = JobProfile()
+        profile.feed(Validation(step=1, loss=0.9))
+        profile.feed(Validation(step=2, loss=0.7))
+        assert profile.loss_points == ((1.0, 0.9), (2.0, 0.7))
+        profile.feed(StepLoss(step=3, loss=0.5))
+        assert profile.loss_points == ((3.0, 0.5),)

@@ -224,6 +224,48 @@ def test_declared_metric(line, metric):
     assert values(line, **metric) == [(40, 0.25)]
 
 
+@pytest.mark.parametrize(
+    ("line", "loss", "held_out"),
+    [
+        ("Epoch 3: RMSE = 0.5", 0.5, None),
+        ("epoch 3 MSE: 0.5", 0.5, None),
+        ("Epoch 3 | val_mae: 0.6", None, 0.6),
+        ("epoch 3: train RMSE 0.5, test RMSE 0.6", 0.5, 0.6),
+        ("Epoch 3 training cost: 0.5 - val cost: 0.6", 0.5, 0.6),
+    ],
+)
+def test_errors_of_regressions_are_losses(line, loss, held_out):
+    profile = JobProfile()
+    for record in LogReader().read(f"{line}\n".encode()):
+        profile.feed(record)
+    assert profile.iteration == 3
+    assert profile.loss == pytest.approx(math.nan if loss is None else loss, nan_ok=True)
+    assert profile.validation_loss == held_out
+
+
+def test_errors_beside_named_losses_are_left_out():
+    records = LogReader().read(b"epoch 1 loss=0.7\nEpoch 1: RMSE = 3.5\nepoch 2 loss=0.6\n")
+    assert records == [StepLoss(step=1, loss=0.7), StepLoss(step=2, loss=0.6)]
+
+
+@pytest.mark.parametrize(
+    ("line", "iteration"),
+    [
+        ("<eval > ep 03/08 | ce -> 0.5102 | top1 30.0%", 3),
+        ("Epoch 3/8 | ce 0.5 | top1 30.0%", 3),
+        ("epoch 2.5 top1 30.0", None),
+        ("Epoch 3/8 [40/100] top1 30.0", None),
+        ("Test: [97/97] top1 30.0", None),
+    ],
+)
+def test_epoch_of_a_line_with_the_declared_metric_is_progress(line, iteration):
+    reader = LogReader(metric=MetricSpec(name="top1", mode="max"))
+    reader.expect(8)
+    *steps, metric = reader.read(f"{line}\n".encode())
+    assert metric.value == 30.0
+    assert steps == ([] if iteration is None else [StepLoss(step=iteration, loss=None)])
+
+
 def test_declared_metric_is_no_other_one():
     assert values("step 40 val_rmse 0.25 rmse_scale 3", name="rmse") == []
 

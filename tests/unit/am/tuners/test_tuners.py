@@ -126,6 +126,13 @@ class TestHalving:
         phases = successive_halving(jobs(count), **settings).plan().phases
         assert [(phase.jobs, phase.iterations) for phase in phases] == expected
 
+    def test_number_of_phases_stays_to_the_end(self):
+        tuner, counts = make_tuner(TunerSpec(name="successive_halving", settings={"eta": 2}), jobs(4)), []
+        while not tuner.plan().finished:
+            counts.append(tuner.plan().phase_count)
+            run_phase(tuner, {job: float(job[-1]) for job in tuner.plan().targets})
+        assert [*counts, tuner.plan().phase_count] == [3, 3, 3, 3]
+
     def test_phases_without_iterations_are_merged(self):
         tuner = successive_halving(jobs(8, total=3))
         assert [(phase.jobs, phase.iterations) for phase in tuner.plan().phases] == [(8, 1), (1, 2)]

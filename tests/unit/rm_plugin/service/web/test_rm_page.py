@@ -48,6 +48,37 @@ class TestHome:
 
         run(scenario)
 
+    def test_app_without_a_gpu_is_shown_as_waiting_everywhere(self):
+        async def scenario():
+            case = busy()
+            idle = case.running("idle", rho=2.0, unmet=8, user="eve")
+            async with served(case) as site:
+                for path in ("/", "/apps", f"/apps/{idle.app_id}"):
+                    assert "WAITING" in Elements(await site.text(path)).text, path
+                document = await site.json(f"/api/v1/apps/{idle.app_id}")
+                held = await site.json("/api/v1/apps/app-0001")
+            assert (document["state"], document["shown_state"], document["gpus"]) == ("RUNNING", "WAITING", 0)
+            assert (held["state"], held["shown_state"]) == ("RUNNING", "RUNNING")
+
+        run(scenario)
+
+    def test_search_is_answered_from_all_apps_and_stays_in_its_field(self):
+        async def scenario():
+            case = busy()
+            case.running("idle", rho=2.0, user="eve")
+            async with served(case) as site:
+                page = Elements(await site.text("/apps?search=EVE+waiting"))
+                apps = (await site.json("/api/v1/apps?search=eve"))["apps"]
+                nothing = Elements(await site.text("/apps?search=%22%3Cnobody"))
+            (field,) = page.of("input")
+            assert (field["name"], field["value"]) == ("search", "EVE waiting")
+            assert page.of("form")[0]["action"] == "apps"
+            assert "idle" in page.text and "app-0001" not in page.text
+            assert [app["name"] for app in apps] == ["idle"]
+            assert nothing.of("input")[0]["value"] == '"<nobody' and "None." in nothing.text
+
+        run(scenario)
+
     def test_users_and_queues_show_who_holds_and_who_waits(self):
         async def scenario():
             case = busy()
@@ -129,6 +160,22 @@ class TestAppPage:
             assert "iterationlossaccuracy" in undeclared
             assert "iterationval_f1accuracy" in declared
             assert "val_f1, higher is better" in declared
+
+        run(scenario)
+
+    def test_declared_metric_names_the_chart_and_its_document(self):
+        async def scenario():
+            case = busy()
+            entry = case.entries.get("app-0001")
+            entry.spec = replace(entry.spec, metric=MetricSpec(name="val_f1", mode="max"))
+            entry.take_heartbeat(pb.Heartbeat(loss_curves=[pb.LossCurve(job_id="job-0", iterations=[1], losses=[0.5])]))
+            async with served(case) as site:
+                page = Elements(await site.text("/apps/app-0001"))
+                losses = await site.json("/api/v1/apps/app-0001/losses")
+                document = await site.json("/api/v1/apps/app-0001")
+            (chart,) = [attrs for _, attrs in page.found if attrs.get("data-chart") == "losses"]
+            assert chart["aria-label"] == "val_f1 of the jobs over their iterations"
+            assert (losses["metric"], document["metric"]["name"]) == ("val_f1", "val_f1")
 
         run(scenario)
 
