@@ -22,8 +22,6 @@ _COST = re.compile(
     rf"(?:[ ,|/-]{{0,3}}{_HELD_OUT}{_NAME} ?[:=]? ?(?P<held_out>{NUMBER}))?",
     re.IGNORECASE,
 )
-COST_WORDS = ("ost", "mse", "mae", "nll", "MSE", "MAE", "NLL")
-"""Parts of words, one of which such a line has."""
 
 
 def read_cost(line: str) -> NamedValues | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from am.profiler.boosting_format import BoostingLines
-from am.profiler.cost_format import COST_WORDS, read_cost
+from am.profiler.cost_format import read_cost
 from am.profiler.divergence_format import says_diverged
 from am.profiler.fastai_format import read_fastai
 from am.profiler.line_places import LinePlace, head_place, line_place
@@ -76,7 +76,7 @@ class TextFormat:
             self._bar_step = int(bar[1]) if int(bar[2]) in self._expected else self._bar_step
         held_out = self._is_held_out(line)
         known = self._boosting.read(line)
-        if known is None and not self._names_losses and any(word in line for word in COST_WORDS):
+        if known is None and not self._names_losses:
             known = read_cost(line)
         if known is None and line.endswith("']"):
             known = read_fastai(line)
