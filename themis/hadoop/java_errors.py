@@ -73,10 +73,14 @@ _MEANINGS = {
     "ConnectTimeoutException": _UNREACHABLE,
     "SocketException": _UNREACHABLE,
     "EOFException": _UNREACHABLE,
+    "ClosedChannelException": _UNREACHABLE,
+    "AsynchronousCloseException": _UNREACHABLE,
     "StandbyException": _UNREACHABLE,
     "RetriableException": _UNREACHABLE,
     "InterruptedIOException": _UNREACHABLE,
 }
+# What Java's channels say, in an exception without a class of its own, if the other side dies during a call.
+_BROKEN_CONNECTIONS = frozenset({"Broken pipe", "Connection reset", "Connection reset by peer", "Connection timed out"})
 
 
 @contextmanager
@@ -96,10 +100,9 @@ def typed_errors(doing: str, value: object = None, *, bad_token: Meaning = _LOGI
 
 def as_typed(error: jpype.JException, doing: str, value: object = None, *, bad_token: Meaning = _LOGIN) -> ThemisError:
     """The error of ours that says what an exception of Java's means; arguments as of `typed_errors`."""
-    meanings = {**_MEANINGS, "SecretManager$InvalidToken": bad_token}
     chain = list(causes(error))
     for cause in chain:
-        if meaning := meanings.get(_simple_name(cause)):
+        if meaning := _meaning(cause, bad_token):
             what = f"{meaning.what} ({doing})"
             remedy = "; ".join(part for part in (meaning.remedy, f"it said: {_message(cause)}") if part)
             return meaning.kind(what, value=value, remedy=remedy)
@@ -114,6 +117,15 @@ def causes(error: jpype.JException) -> Iterator[jpype.JException]:
         cause = cause.getCause()
         if cause is None:
             return
+
+
+def _meaning(cause: jpype.JException, bad_token: Meaning) -> Meaning | None:
+    name = _simple_name(cause)
+    if name == "SecretManager$InvalidToken":
+        return bad_token
+    if name == "IOException" and str(cause.getMessage()) in _BROKEN_CONNECTIONS:
+        return _UNREACHABLE
+    return _MEANINGS.get(name)
 
 
 def _simple_name(error: jpype.JException) -> str:
