@@ -1,7 +1,7 @@
 """Exchange GPUs among an app's running jobs, so that their gangs span fewer machines and racks. Pure.
 
 Leases come and go one by one, and a job that ends leaves its gang to another one. In time the gangs of an app may span
-machines although the same GPUs would make as many gangs within machines. No GPU idles then, and so no job grows.
+machines although the same GPUs would make as many gangs within machines. No job can move alone then.
 """
 
 from __future__ import annotations
