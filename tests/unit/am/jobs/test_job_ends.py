@@ -263,14 +263,14 @@ class TestStopsWithoutCheckpoint:
         assert self.stop(one, save=lambda: (folder / "model.pt").write_text("x")).unsaved_stops == 0
         assert self.stop(one).unsaved_stops == 1
 
-    def test_new_file_beside_those_of_earlier_incarnations_is_a_checkpoint(self, attempt):
+    def test_stop_that_left_a_new_file_beside_older_ones_is_not_counted(self, attempt):
         one = attempt()
         folder = one.path.parent / "checkpoints" / "j0"
         folder.mkdir(parents=True)
         (folder / "model-1.pt").write_text("x")
         os.utime(folder / "model-1.pt", (1000.0, 1000.0))
         assert self.stop(one).unsaved_stops == 1
-        assert self.stop(one, save=lambda: (folder / "model-2.pt").write_text("x")).unsaved_stops == 0
+        assert self.stop(one, save=lambda: (folder / "model-2.pt").write_text("x")).unsaved_stops == 1
 
     def test_job_that_goes_on_from_state_elsewhere_ends_the_count_with_its_first_step(self, attempt):
         one = attempt()

@@ -15,6 +15,7 @@ from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.cluster import Cluster, DeviceType, GpuId, Level, Machine
 from themis.errors import InvariantError
 from themis.lifecycle import JOB_LIFECYCLE, JobState
+from themis.speeds import SAME_SPEED
 
 PHASES = "4x10,2x20,1x30"
 
