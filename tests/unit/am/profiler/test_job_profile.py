@@ -235,7 +235,6 @@ class TestEstimates:
         assert profile.iteration_s_at(2, Level.SLOT) == pytest.approx(2.0)
         assert profile.slowdown() == CRUDE_SLOWDOWN
 
-
     def test_gpu_time_without_a_pace_is_kept_for_the_next_attempt(self):
         """So that a job which never logs a step is found silent, however often its app master starts again."""
         profile = JobProfile()

@@ -9,8 +9,8 @@ from rm_plugin.arbiter.fair_finish_order import (
     Contender,
     Turn,
     fair_finish_order,
-    latest_pressing_due_s,
     lateness_after_lease,
+    latest_pressing_due_s,
 )
 from rm_plugin.arbiter.user_ranks import Users
 from themis.queues import ONE_QUEUE, AppOwner

@@ -199,18 +199,18 @@ def test_user_whose_token_an_operator_revokes_is_refused(tmp_path):
 def test_followed_events_come_as_they_are_written_and_end_with_the_app(tmp_path):
     async def scenario(channel, rm):
         stub, (entry,) = stub_of(channel, rm), rm.entries
-        kinds = []
+        kinds = {}
 
         async def watch():
             async for event in stub.Watch(pb.WatchRequest(app_id=entry.app_id, follow=True)):
-                kinds.append(event.kind)
+                kinds[event.sequence] = event.kind
 
         watching = asyncio.ensure_future(watch())
-        await until(lambda: "app_running" in kinds or len(kinds) > 2)
+        await until(lambda: "am_registered" in kinds.values())
         assert not watching.done()
         await rm.manager.kill(entry.app_id, "enough", by="root")
         await rm.manager.receive(entry, entry.session, pb.AmMessage(id=1, finish=pb.Finish(state="KILLED")))
         await watching
-        assert kinds == [event.kind for event in rm.store.events() if event.app_id == entry.app_id]
+        assert kinds == {event.sequence: event.kind for event in rm.store.events() if event.app_id == entry.app_id}
 
     use(tmp_path, scenario)

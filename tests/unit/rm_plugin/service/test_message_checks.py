@@ -133,7 +133,11 @@ def test_invalid_message_is_counted_acknowledged_and_ignored(body, caplog):
     [{"rho": report(1)}, {"bid": bid(1)}, {"heartbeat": heartbeat()}, {"job_event": job_event()}]
     + [{"finish": finish(state)} for state in ("FINISHED", "FAILED", "KILLED")]
     + [{"release": pb.Release(lease_ids=[77], reason="x\n")}]
-    + [{"rho": changed(report(1), rho=math.inf)}, {"rho": changed(report(1), t_ideal_s=math.inf)}, {"heartbeat": changed(heartbeat(), rho=math.nan)}],
+    + [
+        {"rho": changed(report(1), rho=math.inf)},
+        {"rho": changed(report(1), t_ideal_s=math.inf)},
+        {"heartbeat": changed(heartbeat(), rho=math.nan)},
+    ],
     ids=lambda body: next(iter(body)),
 )
 def test_valid_message_is_processed(body):
