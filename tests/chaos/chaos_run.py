@@ -256,7 +256,7 @@ class ChaosRun:
                 folder = self.service.state / "apps" / app_id / "jobs" / job.job_id
                 iterations_per_s = tasks * TIME_SCALE / SERIAL_ITERATION_S
                 full = self._met_full_disk(witness, app_id, job.job_id)
-                saved = self.service.newest_checkpoint(app.checkpoint_uri, job.job_id)
+                saved = self.service.newest_checkpoint(app_id, job.job_id)
                 found += broken_rules(
                     folder, iterations_of(job.job_id), iterations_per_s, saved=saved, disk_was_full=full
                 )

@@ -195,7 +195,7 @@ class EmbeddedService:
         """Cut the power of a node of YARN, and start it again."""
         raise NotImplementedError("this engine has no nodes")
 
-    def newest_checkpoint(self, checkpoint_uri: str, job_id: str) -> int:
+    def newest_checkpoint(self, app_id: str, job_id: str) -> int:
         """The iterations of a job's newest checkpoint. 0 where its history has them all."""
         return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 from pathlib import Path
 
@@ -44,9 +45,10 @@ class YarnService(EmbeddedService):
         self.cluster.kill_node(node)
         self.cluster.restore()
 
-    def newest_checkpoint(self, checkpoint_uri: str, job_id: str) -> int:
+    def newest_checkpoint(self, app_id: str, job_id: str) -> int:
         # Histories and logs come from the machines of app masters. One that is cut off takes the last seconds with it.
-        return open_store(checkpoint_uri).latest_iteration(job_id) or 0
+        uri = f"hdfs:///user/{getpass.getuser()}/themis/{self.run_id}/apps/{app_id}/checkpoints"
+        return open_store(uri).latest_iteration(job_id) or 0
 
     def stopped_yarn(self) -> contextlib.AbstractContextManager[None]:
         (pid,) = (pid for name, pid in self.cluster.daemons().items() if name == RESOURCE_MANAGER and pid)
