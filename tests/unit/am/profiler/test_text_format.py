@@ -115,6 +115,7 @@ def test_steps_of_epochs_add_up():
         (("epoch 1 step 50 loss 0.9", "epoch 2 step 150 loss 0.8", "epoch 3 step 250 loss 0.7"), [50, 150, 250]),
         # One that says of how many is of the epoch, also in the first line that is seen.
         (("epoch 1 step 100/100 loss 0.9", "epoch 2 step 40/100 loss 0.8"), [100, 140]),
+        (("epoch 2 step 40/100 loss 0.9",), [140]),
         (("[1/3][40/100] loss 0.9", "[2/3][40/100] loss 0.8"), [40, 140]),
         # Of two counts in a line, the one over all epochs.
         (("epoch 2 batch 40 global_step 340 loss 0.9",), [340]),
