@@ -53,12 +53,21 @@ _ARBITER_TESTS = (
     "tests/property/test_auction_properties.py",
     "tests/property/test_lease_table_machine.py",
     "tests/property/test_leftover_properties.py",
+    "tests/property/test_market_documents.py",
 )
-_SERVICE_TESTS = ("tests/unit/rm_plugin/service/**/test_*.py", "tests/property/test_service_messages.py")
+_SERVICE_TESTS = (
+    "tests/unit/rm_plugin/service/**/test_*.py",
+    "tests/integration/rm_plugin/test_auctioneer.py",
+    "tests/property/test_checked_reports.py",
+    "tests/property/test_service_messages.py",
+)
 ROOMS = {
     "arbiter": Room(modules=("rm_plugin/arbiter/*.py",), without=_PAYMENTS, tests=(*_ARBITER_TESTS, *_SERVICE_TESTS)),
     "payments": Room(modules=_PAYMENTS, tests=_ARBITER_TESTS),
-    "service": Room(modules=("rm_plugin/service/*.py",), tests=_SERVICE_TESTS),
+    # The memory adapters are the tests' own.
+    "service": Room(
+        modules=("rm_plugin/service/*.py",), without=("rm_plugin/service/memory_service.py",), tests=_SERVICE_TESTS
+    ),
     "jobs": Room(
         modules=("am/jobs/*.py",),
         tests=("tests/unit/am/jobs/test_*.py", "tests/unit/am/test_*.py", "tests/property/test_silent_jobs.py"),
@@ -68,6 +77,7 @@ ROOMS = {
         tests=(
             "tests/unit/am/profiler/test_*.py",
             "tests/unit/am/test_log_watch.py",
+            "tests/unit/am/jobs/test_incarnation_marker.py",
             "tests/golden/test_profiler_goldens.py",
             "tests/property/test_profiler_properties.py",
         ),

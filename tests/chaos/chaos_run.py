@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import random
 import signal
@@ -62,6 +63,8 @@ class ChaosRun:
     states: dict[str, pb.AppStatus] = field(default_factory=dict)
     listed_s: list[float] = field(default_factory=list)
     """When a list was asked for that came."""
+    tried_s: list[float] = field(default_factory=list)
+    """When a submission was sent."""
     submitted_s: list[float] = field(default_factory=list)
     """When a submission was sent that was accepted."""
     troubles: list[str] = field(default_factory=list)
@@ -77,7 +80,7 @@ class ChaosRun:
             self._until(lambda: witness.tasks(), "a task runs")
             self._strike(witness)
             last_s = max((each.ended_s for each in self.struck), default=now_s())
-            self._until(lambda: self._served_since(witness, last_s), "the service serves after the last fault")
+            self._until(lambda: self._served_since(witness, last_s), "the service serves after the last fault", END_S)
             self._no_more.set()
             self._until(self._all_ended, "every app has ended", END_S)
             self._until(lambda: not witness.living(), "no process of an app is left", END_S, witness.living)
@@ -115,6 +118,7 @@ class ChaosRun:
                 active = sum(app.state not in ENDED for app in reply.apps)
                 if active < ACTIVE_APPS and not self._no_more.is_set():
                     sent_s = now_s()
+                    self.tried_s.append(sent_s)
                     spec = chaos_app(f"app{next(numbers)}", rng)
                     self.accepted.append(
                         stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)), timeout=CALL_S).app_id
@@ -219,11 +223,15 @@ class ChaosRun:
     # ---- what became of it ----
 
     def served(self, witness: ProcessWitness, since_s: float) -> dict[str, float]:
-        """Seconds after `since_s` until the service answered, took an app, and had a task started."""
+        """Seconds after `since_s` until the service answered, took an app, and had a task started.
+
+        A submission is sent only while few apps are active. So the time until one is accepted counts from the first.
+        """
         starts_s = [each.started_s for each in witness.seen if each.is_task]
+        tried_after_s = _first_after(self.tried_s, since_s)
         return {
             "answers": _first_after(self.listed_s, since_s),
-            "takes an app": _first_after(self.submitted_s, since_s),
+            "takes an app": _first_after(self.submitted_s, since_s + tried_after_s) if self.tried_s else math.inf,
             "starts a task": _first_after(starts_s, since_s),
         }
 
@@ -248,7 +256,10 @@ class ChaosRun:
                 folder = self.service.state / "apps" / app_id / "jobs" / job.job_id
                 iterations_per_s = tasks * TIME_SCALE / SERIAL_ITERATION_S
                 full = self._met_full_disk(witness, app_id, job.job_id)
-                found += broken_rules(folder, iterations_of(job.job_id), iterations_per_s, disk_was_full=full)
+                saved = self.service.newest_checkpoint(app_id, job.job_id)
+                found += broken_rules(
+                    folder, iterations_of(job.job_id), iterations_per_s, saved=saved, disk_was_full=full
+                )
         return found
 
     def _met_full_disk(self, witness: ProcessWitness, app_id: str, job_id: str) -> bool:

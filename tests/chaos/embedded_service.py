@@ -51,6 +51,8 @@ class EmbeddedService:
     """
 
     on_yarn = False
+    masters_overlap_s = 0.0
+    """How long an app master may live beside the next one."""
 
     def __init__(
         self,
@@ -192,6 +194,10 @@ class EmbeddedService:
     def cut_node(self, pick: float) -> None:
         """Cut the power of a node of YARN, and start it again."""
         raise NotImplementedError("this engine has no nodes")
+
+    def newest_checkpoint(self, app_id: str, job_id: str) -> int:
+        """The iterations of a job's newest checkpoint. 0 where its history has them all."""
+        return 0
 
     def stopped_yarn(self) -> contextlib.AbstractContextManager[None]:
         """YARN's own ResourceManager stands still."""

@@ -21,10 +21,19 @@ _EVENT = re.compile(
 )
 
 
-def broken_rules(folder: Path, iterations: int, iterations_per_s: float, *, disk_was_full: bool = False) -> list[str]:
+def broken_rules(
+    folder: Path, iterations: int, iterations_per_s: float, *, saved: int = 0, disk_was_full: bool = False
+) -> list[str]:
     """What is wrong with a finished job; empty if nothing is.
 
     On a full disk a job trains on without checkpoints and without a log, so it may repeat more after a kill.
+
+    Args:
+        folder: The job's folder.
+        iterations: How many the job has.
+        iterations_per_s: Its speed.
+        saved: Those of its newest checkpoint, where the end of its history may be lost with a machine.
+        disk_was_full: Whether the disk was full while a task of the job lived.
     """
     name = f"{folder.parent.parent.name}/{folder.name}"
     try:
@@ -32,10 +41,10 @@ def broken_rules(folder: Path, iterations: int, iterations_per_s: float, *, disk
     except OSError as error:
         return [f"{name} has no history: {error}"]
     repeated = () if disk_was_full else _of_log(folder, iterations_per_s)
-    return [f"{name}: {text}" for text in (*_of_history(lines, iterations), *repeated)]
+    return [f"{name}: {text}" for text in (*_of_history(lines, iterations, saved), *repeated)]
 
 
-def _of_history(lines: list[dict[str, object]], iterations: int) -> Iterator[str]:
+def _of_history(lines: list[dict[str, object]], iterations: int, newest: int) -> Iterator[str]:
     safe = incarnation = 0
     for line in lines:
         number = int(str(line["incarnation"]))
@@ -55,8 +64,8 @@ def _of_history(lines: list[dict[str, object]], iterations: int) -> Iterator[str
             if saved < safe:
                 yield f"iteration {saved} was saved after {safe}"
             safe = max(safe, saved)
-    if safe != iterations:
-        yield f"it finished with iteration {safe} of {iterations} saved"
+    if max(safe, newest) != iterations:
+        yield f"it finished with iteration {max(safe, newest)} of {iterations} saved"
 
 
 def _of_log(folder: Path, iterations_per_s: float) -> Iterator[str]:

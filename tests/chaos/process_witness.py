@@ -81,8 +81,12 @@ class ProcessWitness:
     def masters(self) -> list[Seen]:
         return [each for each in self.living() if not each.is_task]
 
-    def double_uses(self) -> list[str]:
-        """GPUs that two processes of different owners had at once, and apps that had two app masters at once."""
+    def double_uses(self, masters_overlap_s: float = 0.0) -> list[str]:
+        """GPUs that two processes of different owners had at once, and apps that had two app masters at once.
+
+        Args:
+            masters_overlap_s: How long an app master may live beside the next one.
+        """
         users: dict[str, list[Seen]] = defaultdict(list)
         for each in self.seen:
             for gpu in each.gpus:
@@ -98,7 +102,8 @@ class ProcessWitness:
                     f" {later.owner} (pid {later.pid}) started at {later.started_s:.2f}"
                     for earlier in processes[:place]
                     if earlier.pid != later.pid
-                    and later.started_s + 1 / TICKS < earlier.last_seen_s
+                    and later.started_s + 1 / TICKS + (masters_overlap_s if not later.is_task else 0.0)
+                    < earlier.last_seen_s
                     and not (earlier.is_task and earlier.owner == later.owner)
                 ]
         return found

@@ -106,6 +106,7 @@ def test_two_app_masters_of_an_app_are_seen(machine):
     assert machine.witness.double_uses() == []
     machine.start()
     assert len(machine.witness.double_uses()) == 1
+    assert len(machine.witness.double_uses(masters_overlap_s=5.0)) == 0
 
 
 def test_task_that_outlives_its_app_master_is_an_orphan(machine):
@@ -141,10 +142,10 @@ class Job:
         self.log.append(f"loss = 1, step = {seen}")
         self.log += ["INFO:themis:unsaved iteration = 20, reason = full"] if unsaved else []
 
-    def broken(self):
+    def broken(self, **more):
         (self.folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.history))
         (self.folder / "task-0.log").write_text("".join(line + "\n" for line in self.log))
-        return broken_rules(self.folder, 50, 20.0)
+        return broken_rules(self.folder, 50, 20.0, **more)
 
 
 def test_job_that_repeats_what_followed_its_last_checkpoint_keeps_the_rule(tmp_path):
@@ -167,6 +168,13 @@ def test_job_that_breaks_a_rule_is_reported(tmp_path, second, reason):
     job.incarnation(1, 0, 10, 20, seen=24)
     job.incarnation(*second, seen=50)
     assert any(reason in text for text in job.broken())
+
+
+def test_history_whose_end_is_lost_with_a_machine_is_made_up_for_by_the_newest_checkpoint(tmp_path):
+    job = Job(tmp_path)
+    job.incarnation(1, 0, 10, 20, seen=24)
+    assert job.broken(saved=50) == []
+    assert job.broken(saved=40) == ["app-1/job-1: it finished with iteration 40 of 50 saved"]
 
 
 @pytest.mark.parametrize("unsaved", [False, True])

@@ -88,3 +88,10 @@ def test_the_gangs_in_use_are_counted():
 def test_no_bid_division_without_a_choice():
     assert promised([job(f"j{place}", 10.0, WIDE, FLAT) for place in range(3)], pool_of((4,), (4,))) is None
     assert promised([job("j", 10.0, WIDE, FLAT)], pool_of((2,))) is None
+
+
+def test_two_kinds_of_gangs_are_a_choice():
+    """On two GPUs of one slot: one gang of two, or single GPUs."""
+    waiting = [job(f"j{place}", 100.0, JobShape(tasks=2), FLAT) for place in range(3)]
+    jobs, sizes = promised(waiting, pool_of((2,)))
+    assert (len(jobs), sizes) == (3, (2,))

@@ -32,6 +32,11 @@ def test_job_waits_until_its_gpu_is_idle():
     assert plan.stop == {"b": "its GPUs are for another job"}
 
 
+def test_gang_that_has_one_gpu_of_another_job_stops():
+    plan = plan_bound({"b": (G0, G1)}, ["a"], [], {}, {G0: "a"})
+    assert plan.stop == {"b": "its GPUs are for another job"}
+
+
 def test_gpu_of_a_job_that_runs_elsewhere_goes_back():
     plan = plan_bound({"a": (G0,)}, [], [], {}, {G1: "a"})
     assert plan.release == (G1,)

@@ -59,3 +59,27 @@ def test_jobs_without_a_usable_gang_never_end():
     waiting = [job("wide", 100.0, JobShape(tasks=4, min_tasks=4), FLAT)]
     assert math.isinf(FinishTimeBound(waiting, ()).packed_s([GangAt(2, Level.SLOT)]))
     assert math.isinf(FinishTimeBound(waiting, ()).shared_s(waiting, []))
+
+
+class TestBusyGangs:
+    """Two single GPUs are free after 50 and 20 s."""
+
+    ONE = GangAt(1, Level.SLOT)
+    BUSY = ((ONE, 50.0), (ONE, 20.0))
+
+    @staticmethod
+    def waiting(*works):
+        return [job(f"j{place}", work, JobShape(), FLAT) for place, work in enumerate(works)]
+
+    def test_work_left_on_busy_gangs_comes_before_the_new_work(self):
+        """70 s of running jobs and 90 s of new ones take the two GPUs 80 s; with a third one, 53.3 s."""
+        waiting = self.waiting(45.0, 45.0)
+        bound = FinishTimeBound(waiting, self.BUSY)
+        assert bound.packed_s([]) == pytest.approx(80.0)
+        assert bound.packed_s([self.ONE]) == pytest.approx(160.0 / 3)
+        assert bound.shared_s(waiting, [self.ONE]) == pytest.approx(160.0 / 3)
+
+    def test_nothing_ends_before_the_last_running_job(self):
+        waiting = self.waiting(5.0)
+        bound = FinishTimeBound(waiting, (*self.BUSY, (GangAt(2, Level.SLOT), 30.0)))
+        assert (bound.packed_s([]), bound.shared_s(waiting, [self.ONE])) == (50.0, 50.0)

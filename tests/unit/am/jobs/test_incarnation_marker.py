@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from am.jobs import incarnation_marker
@@ -96,21 +97,31 @@ def test_the_batch_size_is_that_of_the_incarnation(tmp_path):
     assert story.profile.iteration_s_at(1, Level.SLOT) == pytest.approx(2.0)
 
 
-def test_an_empty_log_and_none_are_not_marked(tmp_path):
+def test_an_empty_log_and_none_are_not_marked(tmp_path, caplog):
     log = tmp_path / "log"
     mark_incarnation(log, 1)
     assert not log.exists()
     log.touch()
     mark_incarnation(log, 1)
     assert log.read_bytes() == b""
+    assert not caplog.text
 
 
-@pytest.mark.parametrize(("left", "end"), [(b"whole\n", b""), (b"torn", b"\n"), (b"bar\b\b\r", b"\n")])
+@pytest.mark.parametrize(("left", "end"), [(b"whole\n", b""), (b"torn", b"\n"), (b"t", b"\n"), (b"bar\b\b\r", b"\n")])
 def test_the_mark_has_a_line_of_its_own(tmp_path, left, end):
     log = tmp_path / "log"
     log.write_bytes(left)
     mark_incarnation(log, 2)
     assert log.read_bytes() == left + end + b"INFO:themis:begun incarnation = 2\n"
+
+
+def test_marks_leave_no_file_open(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"whole\n")
+    before = psutil.Process().num_fds()
+    for incarnation in range(2, 12):
+        mark_incarnation(log, incarnation)
+    assert psutil.Process().num_fds() == before
 
 
 def test_concurrent_appends_are_kept(tmp_path, monkeypatch):

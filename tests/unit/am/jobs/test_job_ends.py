@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+import os
 
 import pytest
+from attempt_cases import SLOT
 
 from am.checkpoints.folder import FolderStore
 from am.jobs.gang import PEER_GRACE_S
@@ -31,6 +33,32 @@ def test_job_that_ends_by_itself_while_it_is_stopped_is_done(attempt, exit_code,
 
     asyncio.run(scenario())
     assert one.jobs["j0"].state is state
+
+
+def test_job_that_is_stopped_while_it_waits_for_room_can_start_again(attempt, monkeypatch):
+    """Its lease ends before the engine has room for its tasks."""
+    one = attempt()
+    job = one.jobs["j0"]
+    job.folder.mkdir(parents=True)
+
+    async def scenario():
+        waits = asyncio.Event()
+
+        async def no_room_yet(requests):
+            waits.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as full:
+            full.setattr(one.runtime, "reserve", no_room_yet)
+            one.runner.start(job, (SLOT["j0"],))
+            await waits.wait()
+            one.runner.stop(job, "its lease ends")
+            await one.ended("j0")
+        assert (job.state, job.restarts, one.runner.broken) == (JobState.WAITING, 0, None)
+        await one.start("j0")
+        assert job.state is JobState.STARTING
+
+    asyncio.run(scenario())
 
 
 class TestExitCodeZero:
@@ -234,6 +262,15 @@ class TestStopsWithoutCheckpoint:
         folder.mkdir(parents=True)
         assert self.stop(one, save=lambda: (folder / "model.pt").write_text("x")).unsaved_stops == 0
         assert self.stop(one).unsaved_stops == 1
+
+    def test_stop_that_left_a_new_file_beside_older_ones_is_not_counted(self, attempt):
+        one = attempt()
+        folder = one.path.parent / "checkpoints" / "j0"
+        folder.mkdir(parents=True)
+        (folder / "model-1.pt").write_text("x")
+        os.utime(folder / "model-1.pt", (1000.0, 1000.0))
+        assert self.stop(one).unsaved_stops == 1
+        assert self.stop(one, save=lambda: (folder / "model-2.pt").write_text("x")).unsaved_stops == 1
 
     def test_job_that_goes_on_from_state_elsewhere_ends_the_count_with_its_first_step(self, attempt):
         one = attempt()

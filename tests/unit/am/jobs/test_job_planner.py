@@ -517,6 +517,39 @@ def test_levels_have_an_order_that_the_pool_relies_on(level):
     assert level == list(Level).index(level)
 
 
+class TestBoundGpus:
+    """Some policies grant GPUs to one job of an app. The other GPUs are divided as usual."""
+
+    @staticmethod
+    def run(*jobs, bound, granted=(), expiring=()):
+        of_jobs = dict(zip(gpus(*bound), bound.values(), strict=True))
+        held = frozenset([*gpus(*granted), *of_jobs])
+        holdings = Holdings(granted=held, expiring=frozenset(gpus(*expiring)), bound=of_jobs)
+        return make_plan(jobs, {}, holdings, CLUSTER, 8.0)
+
+    def test_each_job_starts_on_its_own_gpu_and_the_rest_on_the_others(self):
+        plan = self.run(planned("a"), planned("b", 100.0), bound={"m0/0": "a"}, granted=("m0/1",))
+        assert plan.start == {"a": gpus("m0/0"), "b": gpus("m0/1")}
+
+    def test_job_does_not_grow_by_gpus_that_are_not_bound_to_it(self):
+        plan = self.run(planned("a", on=("m0/0",)), bound={"m0/0": "a"}, granted=("m0/1",))
+        assert (plan.stop, plan.release) == ({}, gpus("m0/1"))
+
+    def test_job_that_has_to_leave_its_gpu_finds_the_bound_one_when_it_has_stopped(self):
+        before = self.run(planned("a", on=("m0/1",)), bound={"m0/0": "a"}, expiring=("m0/1",))
+        assert (before.stop, before.release) == ({"a": "its GPUs are taken back"}, ())
+        after = self.run(planned("a"), bound={"m0/0": "a"})
+        assert after.start == {"a": gpus("m0/0")}
+
+    def test_job_that_may_stay_where_it_runs_gives_the_bound_gpu_back(self):
+        plan = self.run(planned("a", on=("m0/1",)), bound={"m0/0": "a"}, granted=("m0/1",))
+        assert (plan.stop, plan.release) == ({}, gpus("m0/0"))
+
+    def test_stopping_job_is_not_stopped_again(self):
+        plan = self.run(planned("a", on=("m0/0",), stopping=True), planned("b"), bound={"m0/0": "b"})
+        assert (plan.stop, plan.start, plan.release) == ({}, {}, ())
+
+
 class TestDeviceTypes:
     """m0, m1: four k80 each; m2, m3: two v100 each."""
 

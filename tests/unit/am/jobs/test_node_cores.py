@@ -2,7 +2,7 @@
 
 import pytest
 
-from am.jobs.node_cores import assigned_cores, node_cores
+from am.jobs.node_cores import assigned_cores, device_of, node_cores
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 
 
@@ -39,3 +39,9 @@ def test_machine_with_gpus_and_engine_with_cores_of_its_own_assign_none():
     assert assigned_cores(cluster(2), "g0", range(8)) == ()
     assert assigned_cores(cluster(2, kind=DeviceKind.GPU), "c0", range(8)) == ()
     assert assigned_cores(cluster(2), "c0", ()) == ()
+
+
+def test_type_that_the_cluster_does_not_describe_is_one_of_gpus_without_a_card():
+    undescribed = Cluster(name="c", machines=(Machine(machine_id="g0", rack_id="r", slots=(2,), cpus=9),))
+    assert (device_of(undescribed, "g0").is_gpu, device_of(undescribed, "g0").emulated) == (True, True)
+    assert node_cores(undescribed, "g0") == 0

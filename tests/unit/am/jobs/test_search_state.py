@@ -15,6 +15,7 @@ from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.cluster import Cluster, DeviceType, GpuId, Level, Machine
 from themis.errors import InvariantError
 from themis.lifecycle import JOB_LIFECYCLE, JobState
+from themis.speeds import SAME_SPEED
 
 PHASES = "4x10,2x20,1x30"
 
@@ -352,6 +353,25 @@ def test_jobs_that_wait_assume_the_speeds_that_another_job_measured(tmp_path):
     assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == pytest.approx([3.0] * 4)
     search.fit_cluster(TYPES)
     assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == pytest.approx([3.0] * 4)
+
+
+def test_speed_that_a_job_measured_replaces_that_of_types_said_to_be_alike(tmp_path):
+    alike = replace(TYPES, devices={name: DeviceType(name=name) for name in TYPES.devices})
+    search = Bench(tmp_path).search
+    search.fit_cluster(alike)
+    assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == [1.0] * 4
+    run_on(search.jobs["j0"], "k80", 0.6)
+    search.progressed(search.jobs["j0"])
+    run_on(search.jobs["j0"], "v100", 0.2)
+    search.progressed(search.jobs["j0"])
+    for job in search.jobs.values():
+        assert [job.profile.speeds().on(name) for name in ("k80", "v100")] == pytest.approx([1.0, 3.0])
+
+
+def test_on_one_type_no_speed_names_it(tmp_path):
+    search = Bench(tmp_path).search
+    search.fit_cluster(Cluster(name="one", machines=TYPES.machines[:1], devices=TYPES.devices))
+    assert {job.profile.speeds() for job in search.jobs.values()} == {SAME_SPEED}
 
 
 def test_jobs_that_wait_assume_the_pace_that_another_job_measured_also_on_one_type(tmp_path):

@@ -60,3 +60,15 @@ def test_job_that_ends_after_a_straggler_but_could_be_no_faster_leaves_none():
     straggler, single = ("a", 1000.0, ELASTIC, ONE), ("z", 5000.0, JobShape(tasks=1), ONE)
     assert straggler_ids([straggler], [400.0], 4) == ["a"]
     assert straggler_ids([straggler, single], [400.0], 4) == []
+
+
+def test_job_that_no_division_ends_earlier_leaves_none():
+    """Behind the wide job, `z` would end at 600 + 500 s on two GPUs. So the app ends no earlier if `a` moves."""
+    z, a = ("z", 1000.0, JobShape(tasks=2), ONE), ("a", 950.0, ELASTIC, ONE)
+    assert straggler_ids([a], [2400.0], 4) == ["a"]
+    assert straggler_ids([z, a], [2400.0], 4) == []
+
+
+def test_idle_gpus_are_there_at_once():
+    """On the four, the waiting job takes 1 s and then this one 0.5 s, instead of 2 s on its own GPU."""
+    assert straggler_ids([("a", 2.0, ELASTIC, ONE)], [4.0], 4, restart_s=0.0) == ["a"]

@@ -75,7 +75,17 @@ def test_every_type_has_the_samples_of_its_longest_run():
     assert {each.device: each.seconds for each in runs.samples(1000, 1.0)} == {"cpu": (50.0, 90.0), "gpu": (25.0, 30.0)}
 
 
-@pytest.mark.parametrize("line", [(5, 1.0), (30, None), (30, 0.0), (30, float("nan")), (30, float("inf"))])
+def test_longer_run_of_an_earlier_attempt_is_kept_and_a_shorter_one_replaced():
+    earlier = logged((0, None), (10, 25.0), (20, 5.0)).points(1000)
+    for last, expected in ((15, (25.0, 30.0)), (25, (26.0, 32.0))):
+        runs = logged()
+        runs.remember(earlier)
+        for step, seconds in ((0, None), (10, 26.0), (last, 6.0)):
+            runs.add(step, seconds)
+        assert [sample.seconds for sample in runs.samples(1000, 1.0)] == [expected]
+
+
+@pytest.mark.parametrize("line", [(5, 1.0), (30, None), (15, 0.0), (30, float("nan")), (30, float("inf"))])
 def test_run_whose_log_has_no_times_of_steps_ends_there(line):
     assert logged((0, None), (10, 25.0), line, (40, 5.0), (50, 5.0)).samples(1000, 1.0) == ()
 
@@ -90,3 +100,14 @@ def test_only_runs_on_one_device_of_a_named_type_count(gpus, speeds, count):
     for step, seconds in ((0, None), (10, 25.0), (20, 5.0)):
         profile.feed(StepLoss(step=step, loss=1.0, seconds=seconds))
     assert len(profile.samples(1000, 1.0)) == count
+
+
+def test_profile_notes_the_memory_of_its_run():
+    profile = JobProfile()
+    profile.assume_pace(Speeds.of([("gpu", 1.0)]))
+    profile.started(1, Level.SLOT, "gpu")
+    profile.feed(StepLoss(step=0, loss=1.0))
+    profile.used_memory(300.0)
+    for step, seconds in ((10, 25.0), (20, 5.0)):
+        profile.feed(StepLoss(step=step, loss=1.0, seconds=seconds))
+    assert [sample.memory_mb for sample in profile.samples(1000, 1.0)] == [300.0]

@@ -81,7 +81,8 @@ class TestIntervals:
         profile.started(1, Level.SLOT)
         steps(profile, 5.0)
         assert profile.iteration_s == pytest.approx(0.5)
-        assert not profile.paces[Placement(1, Level.SLOT)].is_reliable
+        pace = profile.paces[Placement(1, Level.SLOT)]
+        assert (pace.count, pace.is_reliable) == (1, False)
         profile.feed(StepLoss(step=20, loss=1.0, seconds=1.0))
         assert profile.iteration_s == pytest.approx(0.1)
 
@@ -234,6 +235,19 @@ class TestEstimates:
         assert profile.iteration_s_at(2, Level.SLOT) == pytest.approx(2.0)
         assert profile.slowdown() == CRUDE_SLOWDOWN
 
+    def test_gpu_time_without_a_pace_is_kept_for_the_next_attempt(self):
+        """So that a job which never logs a step is found silent, however often its app master starts again."""
+        profile = JobProfile()
+        profile.started(2, Level.SLOT)
+        for now_s in (100.0, 103.0, 107.0):
+            profile.look(now_s)
+        assert (profile.ran_gpu_s, profile.measurements(100).ran_gpu_s) == (14.0, 14.0)
+        other = JobProfile()
+        other.remember(profile.measurements(100))
+        assert other.ran_gpu_s == 14.0
+        steps(profile, *([10.0] * 5))
+        assert profile.measurements(100).ran_gpu_s == 0.0
+
 
 class TestSlowdown:
     def test_equal_gpu_counts_are_compared_first(self):
@@ -277,6 +291,7 @@ class TestSlowdown:
         assert weighted_median([(3.0, 1), (1.0, 1), (2.0, 1)]) == 2.0
         assert weighted_median([(1.0, 5), (9.0, 4)]) == 1.0
         assert weighted_median([(7.0, 1)]) == 7.0
+        assert weighted_median([(1.0, 2), (9.0, 2)]) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,11 @@ class TestBounds:
         assert history.points[0][0] < count / MAX_POINTS * 4
         assert history.points[-1][0] > count * 0.9
 
+    def test_each_point_is_the_mean_of_equally_many_losses(self):
+        """The 64th loss merges the points by twos, and the 128th again: then each is of four losses."""
+        history = fed([1.0, 2.0] * (MAX_POINTS + 2))
+        assert history.points == tuple((4.0 * place + 1.5, 1.5) for place in range(MAX_POINTS // 2 + 1))
+
 
 class TestProfiles:
     def test_profile_forecasts_from_its_log(self):

@@ -105,6 +105,27 @@ def test_steps_of_epochs_add_up():
     assert [step for step, _ in steps(read("\n".join(lines)))] == [300, 600, 900, 1200]
 
 
+@pytest.mark.parametrize(
+    ("lines", "counted"),
+    [
+        # A count that begins again at a new epoch is one of the epoch, also if each epoch has one line only.
+        (("epoch 1 step 100 loss 0.9", "epoch 2 step 100 loss 0.8", "epoch 3 step 100 loss 0.7"), [100, 200, 300]),
+        (("epoch 1 step 50 loss 0.9", "epoch 1 step 100 loss 0.8", "epoch 2 step 50 loss 0.7"), [50, 100, 150]),
+        # One that goes on is over all epochs.
+        (("epoch 1 step 50 loss 0.9", "epoch 2 step 150 loss 0.8", "epoch 3 step 250 loss 0.7"), [50, 150, 250]),
+        # One that says of how many is of the epoch, also in the first line that is seen.
+        (("epoch 1 step 100/100 loss 0.9", "epoch 2 step 40/100 loss 0.8"), [100, 140]),
+        (("epoch 2 step 40/100 loss 0.9",), [140]),
+        (("[1/3][40/100] loss 0.9", "[2/3][40/100] loss 0.8"), [40, 140]),
+        # Of two counts in a line, the one over all epochs.
+        (("epoch 2 batch 40 global_step 340 loss 0.9",), [340]),
+        (("epoch 2 global_step 340 batch 40 loss 0.9",), [340]),
+    ],
+)
+def test_a_step_counts_over_all_epochs_or_in_each(lines, counted):
+    assert [step for step, _ in steps(read("\n".join(lines)))] == counted
+
+
 def test_bars_drawn_once_an_epoch_add_up():
     bar = " 100%|████| 50/50 [00:01<00:00, 30.00it/s, loss={}]"
     assert steps(read("\n".join(bar.format(loss) for loss in (0.9, 0.8)))) == [(50, 0.9), (100, 0.8)]
@@ -149,6 +170,13 @@ def test_tables_with_a_head():
     assert held_out(read(text)) == [(1, 0.391, 0.85), (2, 0.291, 0.95)]
     text = "      Epoch    GPU_mem   box_loss   cls_loss       Size\n      1/100      2.2G      1.2      3.1        640"
     assert steps(read(text)) == [(1, 1.2)]
+
+
+@pytest.mark.parametrize("line", ["Saving the model to models/digits now", "x"])
+def test_table_ends_with_a_line_of_another_kind(line):
+    head, row = "epoch     train_loss  valid_loss", "{}         0.412       0.391"
+    assert len(held_out(read("\n".join((head, row.format(0), "----------", row.format(1)))))) == 2
+    assert len(held_out(read("\n".join((head, row.format(0), line, row.format(1)))))) == 1
 
 
 @pytest.mark.parametrize("word", ["nan", "NaN", "NAN", "inf", "-Infinity"])

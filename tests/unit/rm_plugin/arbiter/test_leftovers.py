@@ -78,6 +78,15 @@ class TestDeviceTypes:
         assert set(gangs_of((self.K80, full), [self.app_demand("a", 2.0), self.app_demand("b", 5.0)], seed)) == {"a"}
 
     @pytest.mark.parametrize("seed", range(8))
+    def test_a_job_that_would_grow_counts_by_the_type_of_its_gang(self, seed):
+        """Only a K80 is free. It is 0.8 of the mean speed for a, whose job runs on another one, and 0.67 for b."""
+        free, full = replace(self.K80, free_slots=(1,)), replace(self.V100, free_slots=(0,))
+        grows, starts = self.app_demand("a", 1.5), self.app_demand("b", 2.0)
+        (demand,) = grows.demands
+        grows = replace(grows, demands=(replace(demand, max_gpus=2, held=Allocation.of({"k80": 1})),))
+        assert gpus(gangs_of((free, full), [grows, starts], seed)) == {"a": {"k80": 1}}
+
+    @pytest.mark.parametrize("seed", range(8))
     def test_in_later_turns_too(self, seed):
         machines_ = (replace(self.K80, free_slots=(2,)), replace(self.V100, free_slots=(3,)))
         granted = gpus(

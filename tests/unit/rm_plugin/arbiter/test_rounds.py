@@ -131,6 +131,15 @@ class TestReportsThatAreChecked:
         assert list(valid) == ["a", "b"]
         assert refused == {}
 
+    def test_a_report_is_refused_if_one_of_a_job_s_machines_is_unknown(self):
+        def holding(app_id, **counts):
+            (demand,) = report(app_id).demands
+            return replace(report(app_id), demands=(replace(demand, held=Allocation.of(counts)),))
+
+        valid, refused = self.checked({"a": holding("a", m=1), "b": holding("b", m=1, gone=1)}, "a", "b")
+        assert list(valid) == ["a"]
+        assert refused == {"b": "a job is said to be on a machine that the cluster does not have"}
+
     def test_refused_reports_come_in_the_order_of_the_apps(self):
         _, refused = self.checked({name: report("x") for name in "cab"}, "a", "b", "c")
         assert list(refused) == ["a", "b", "c"]

@@ -90,6 +90,14 @@ def test_apps_that_ended_count_for_their_user():
     assert order(snapshot, {"a": 1.0, "b": 2.0}, before=before) == ["b", "a"]
 
 
+def test_total_of_a_user_is_the_sum_of_its_apps_over_its_weight():
+    queues = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=2.0)})})
+    snapshot = snapshot_of(standing("a", "anna"), standing("b", "anna"), standing("c", "bob"), queues=queues)
+    users, amounts = users_of(snapshot), {"a": 3.0, "b": 5.0, "c": 4.0}
+    weights = {name: users.weights[users.of[name]] for name in "ac"}
+    assert users.totals(amounts) == {"a": 8.0 / weights["a"], "b": 8.0 / weights["a"], "c": 4.0 / weights["c"]}
+
+
 def test_a_priority_orders_the_apps_of_its_user_only():
     snapshot = snapshot_of(
         standing("a", "anna"),

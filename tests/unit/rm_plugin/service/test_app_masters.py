@@ -15,7 +15,7 @@ from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmExit
 from rm_plugin.service import app_masters
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.memory_service import memory_service
+from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.status import app_status
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
@@ -221,6 +221,30 @@ def test_kill_ends_app_that_waits_for_engine(tmp_path: Path) -> None:
         assert not engine.launched
 
     run(scenario, tmp_path, UnreachableError("YARN is unavailable"))
+
+
+def test_app_that_is_killed_while_the_engine_starts_it_leaves_no_app_master(tmp_path: Path, monkeypatch) -> None:
+    """The engine knows nothing yet of a start that is under way, so a kill finds nothing to end."""
+    received = asyncio.Event()
+
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            launch = rm.launcher.launch
+
+            async def launch_slowly(order):
+                await received.wait()
+                return await launch(order)
+
+            monkeypatch.setattr(rm.launcher, "launch", launch_slowly)
+            entry = await rm.manager.submit(SPEC)
+            killing = asyncio.ensure_future(rm.manager.kill(entry.app_id, "no longer wanted"))
+            await asyncio.sleep(0.05)
+            received.set()
+            await killing
+            await until(lambda: entry.ended and rm.launcher.launched and not rm.launcher.living)
+            assert entry.state is AppState.KILLED
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def test_app_being_killed_is_not_asked_after_reconnect(tmp_path: Path) -> None:

@@ -48,7 +48,12 @@ def test_authority_cannot_sign_another_authority(tmp_path: Path) -> None:
 
     init_tls(tmp_path, [])
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
-    assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
+    constraints = authority.extensions.get_extension_for_class(x509.BasicConstraints)
+    usage = authority.extensions.get_extension_for_class(x509.KeyUsage)
+    assert constraints.value.path_length == 0
+    assert usage.value.key_cert_sign
+    # A client that knows either of them not must refuse the authority.
+    assert constraints.critical and usage.critical
     certificate = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 

@@ -238,6 +238,11 @@ def test_demands_are_within_what_the_engine_grants(grantable, most):
     assert [(each.min_gpus, each.max_gpus) for each in demands] == [(2, gpus) for gpus in most]
 
 
+def test_demand_for_all_that_the_engine_grants_is_not_cut():
+    believed_report, cuts = checked_report(report(demand("j0")), replace(FACTS, grantable_gpus=4))
+    assert (believed_report.demands[0].max_gpus, tuple(cuts)) == (4, ())
+
+
 def test_gang_that_the_engine_would_not_grant_leaves_the_demand_of_a_smaller_job():
     demands = believed(report(demand("j0", least=4), demand("j1")), grantable_gpus=3).demands
     assert [(each.job_id, each.max_gpus) for each in demands] == [("j1", 2)]

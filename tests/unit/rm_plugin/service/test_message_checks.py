@@ -63,6 +63,7 @@ REFUSED = [
     {"finish": changed(finish(), best="job-9")},
     {"finish": changed(finish(), jobs__state="LOST")},
     {"finish": pb.Finish(state="FAILED", rho={"themis": -1.0})},
+    *[{"finish": changed(finish(), best_checkpoint=text)} for text in ("a\nb", "x" * 100_000)],
     *[{"heartbeat": changed(heartbeat(), progress=value)} for value in (math.nan, math.inf, -0.1, 1.1)],
     {"heartbeat": changed(heartbeat(), rho=-1.0)},
     *[{"heartbeat": changed(heartbeat(), declaration__phases__gpus=gpus)} for gpus in (0.0, -1.0, math.nan)],
@@ -132,7 +133,11 @@ def test_invalid_message_is_counted_acknowledged_and_ignored(body, caplog):
     [{"rho": report(1)}, {"bid": bid(1)}, {"heartbeat": heartbeat()}, {"job_event": job_event()}]
     + [{"finish": finish(state)} for state in ("FINISHED", "FAILED", "KILLED")]
     + [{"release": pb.Release(lease_ids=[77], reason="x\n")}]
-    + [{"rho": changed(report(1), rho=math.inf)}, {"heartbeat": changed(heartbeat(), rho=math.nan)}],
+    + [
+        {"rho": changed(report(1), rho=math.inf)},
+        {"rho": changed(report(1), t_ideal_s=math.inf)},
+        {"heartbeat": changed(heartbeat(), rho=math.nan)},
+    ],
     ids=lambda body: next(iter(body)),
 )
 def test_valid_message_is_processed(body):

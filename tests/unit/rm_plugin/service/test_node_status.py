@@ -12,11 +12,14 @@ def test_every_state_of_a_machine_is_shown_with_its_gpus():
     async def scenario():
         case = RmCase(((4,), (2,), (2,), (2,)))
         case.running("one", rho=2.0, unmet=0)
-        case.grant(app_0001={"m00": 2, "m01": 1})
+        case.grant(app_0001={"m00": 1})
+        case.clock.advance_to(case.clock.now_s() + 100.0)
+        case.grant(app_0001={"m00": 1, "m01": 1})
         case.manager.live_cluster.drained = frozenset(["m01"])
         case.arbiter.close_gpus([GpuId("m00", 3), GpuId("m03", 0), GpuId("m03", 1)])
         case.arbiter.machine_lost("m02", now_s=case.clock.now_s(), reason="its switch died")
-        ends_s = {lease.gpu.machine_id: lease.expires_at_s for lease in case.arbiter.table.live.values()}
+        # In order of their grants: the last lease of a machine ends last.
+        ends_s = {lease.gpu.machine_id: lease.expires_at_s for _, lease in sorted(case.arbiter.table.live.items())}
         shown = [
             (node.state, node.gpus, node.gpus_leased, node.gpus_closed, node.gpus_free, node.last_lease_end_s)
             for node in node_statuses(case.manager)

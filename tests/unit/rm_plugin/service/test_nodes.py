@@ -225,6 +225,14 @@ def test_gpus_without_free_capacity_are_closed_for_a_while():
     run(scenario)
 
 
+def test_free_memory_that_is_known_of_one_machine_only_counts_there():
+    async def scenario(case):
+        await case.see(m00={"free_memory_mb": 0})
+        assert case.free == ["m01/0", "m01/1"]
+
+    run(scenario)
+
+
 def test_silent_engine_changes_nothing():
     async def scenario(case):
         async def away():

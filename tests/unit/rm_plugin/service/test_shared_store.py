@@ -146,6 +146,19 @@ def test_the_former_file_of_a_host_is_kept(opened, tmp_path):
     kept.close()
 
 
+def test_restored_file_has_no_log_of_the_former_one(opened, tmp_path):
+    """SQLite would apply a log that a killed process left to the file that took its place."""
+    write(opened("a"))
+    path = tmp_path / "b" / "rm.sqlite"
+    alone = SqliteStore(path)
+    write(alone, "other")
+    left = {name: (path.parent / name).read_bytes() for name in ("rm.sqlite-wal", "rm.sqlite-shm")}
+    alone.close()
+    for name, content in left.items():
+        (path.parent / name).write_bytes(content)
+    assert opened("b").meta("name") == "first"
+
+
 def test_snapshots_are_written_by_and_by(opened, folder, monkeypatch):
     monkeypatch.setattr(shared_store, "SNAPSHOT_EVERY", 10)
     store = opened("a")
