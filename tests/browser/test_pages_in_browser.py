@@ -404,3 +404,13 @@ CONTRAST = """() => {
   }
   return worst;
 }"""
+
+
+def test_events_have_more_room_than_their_times_on_a_narrow_screen(of_ada):
+    async def scenario():
+        async with opened("/apps/app-0001", width=400) as (page, _):
+            heads = page.locator("table:has(th:text-is('what')) th")
+            when, what = await heads.evaluate_all("heads => heads.map(head => head.offsetWidth)")
+            assert when < what
+
+    run(scenario)
