@@ -153,7 +153,7 @@ def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobVi
 
 
 def first_phase_views(jobs: Mapping[str, AppJob], first: Phase) -> tuple[JobView, ...]:
-    """The jobs of the first phase. Of many that a tuner tries a few at a time, those whose pace is no guess count first.
+    """The jobs of the first phase. Of many that a tuner tries a few at a time, those whose pace is no guess go first.
 
     These have run. Otherwise a search whose running jobs are silent would declare the short prior of its other jobs.
     """

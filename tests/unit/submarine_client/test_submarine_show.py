@@ -11,8 +11,9 @@ import pytest
 
 from submarine_client.app_list import list_text, wide_text
 from submarine_client.as_json import app_object, dump
+from submarine_client.colours import with_colours
 from submarine_client.job_commands import meta_info
-from submarine_client.show import app_text, end_line, progress_line
+from submarine_client.show import app_text, end_line, jobs_table, progress_line
 from submarine_client.table import age, percent, seconds, table
 from submarine_client.terminal import Terminal, fitted
 from themis.wire import themis_pb2 as pb
@@ -352,6 +353,11 @@ def test_states_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in shown(Screen())
+
+
+def test_heads_of_tables_have_no_colours() -> None:
+    for head in (wide_text([]), list_text([], NOON, 80), jobs_table(app())):
+        assert "\x1b" not in with_colours(head.splitlines()[0])
 
 
 def test_log_on_a_terminal_keeps_lines_colours_and_bars_alone() -> None:
