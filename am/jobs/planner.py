@@ -1,6 +1,7 @@
 """Which job runs on which of the app's GPUs. Pure: leases and running jobs in, a plan of changes out.
 
-A running job stays where it is as long as the app keeps all of its GPUs. Idle GPUs go, in this order,
+A running job stays where it is as long as the app keeps all of its GPUs. Jobs may also exchange
+their GPUs (`exchange`). Idle GPUs go, in this order,
 
 1. to waiting jobs that can run there (`gpu_division` decides which), or to stragglers (`stragglers`);
 2. to running jobs that gain more than the cost of a restart;
@@ -22,6 +23,7 @@ from am.agent.model.finish_time import longest_first
 from am.agent.model.views import GangAt, JobView
 from am.jobs.bid_division import division_of_bid
 from am.jobs.bound_gangs import plan_bound
+from am.jobs.exchange import exchange_gpus
 from am.jobs.gpu_division import MAX_TRIED, DivisionContext, Jobs, best_starts
 from am.jobs.lazy_mapping import LazyMapping
 from am.jobs.pool import Pool, by_place, speed_of
@@ -76,7 +78,8 @@ class Plan(Value, frozen=True, kw_only=True):
         stop: The reason by job.
         start: The GPUs by job.
         wait: The GPUs by job of jobs that start as soon as the reserved ones among these are granted.
-        move: Where stopped stragglers start again. Pass it to the next `make_plan`.
+        move: Where stragglers and jobs that exchange their GPUs start again, once they have stopped and these GPUs are
+            free. Pass it to the next `make_plan`.
         prepare: Where jobs that stop in order to grow will probably start again. It may include reserved GPUs. Such a
             job stops only once all of these GPUs are granted and ready.
         release: GPUs to give back.
@@ -231,15 +234,17 @@ def _plan_on_one_type(
     already = {job.view.job_id for job in jobs if job.stopping}
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
     goals = _kept(jobs, moving, holdings.granted, busy)
-    if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
-        return Plan(stop=_without(stop, already))
     # A stopping job will soon need a gang: until then no job grows and no GPU is given back. A job that lost needs
     # none: idle GPUs extend gangs at once, as the app's report asks for them.
     settled = not already and not taken and not unsettled
+    if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
+        exchanged = _exchanged(jobs, cluster, restart_s) if settled else {}
+        return Plan(stop=_without(stop | dict.fromkeys(exchanged, "it moves"), already), move=exchanged)
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
-    back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
+    arrived = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
+    back = {job_id: gpus for job_id, gpus in arrived.items() if busy.isdisjoint(gpus)}
     present_jobs = (
-        [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
+        [PlannedJob(view=job.view, gpus=arrived.get(job.view.job_id, job.gpus)) for job in jobs] if arrived else jobs
     )
     to_move_to = holdings.granted if settled and not goals else frozenset()
     later = _wait_for_all(present_jobs, idle, holdings.granted, to_move_to, restart_s)
@@ -249,6 +254,8 @@ def _plan_on_one_type(
     wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
+    if settled and not goals and not wait and not move and not grown:
+        move = _exchanged(jobs, cluster, restart_s)
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
     going = unsettled or any(job.stopping or job.view.job_id in stop for job in jobs)
     return Plan(
@@ -259,6 +266,10 @@ def _plan_on_one_type(
         prepare=grown,
         release=() if going or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place)),
     )
+
+
+def _exchanged(jobs: Sequence[PlannedJob], cluster: Cluster, restart_s: float) -> dict[str, tuple[GpuId, ...]]:
+    return exchange_gpus([(job.view, job.gpus) for job in jobs if job.gpus], cluster, restart_s)
 
 
 def _without(stop: Mapping[str, str], already: Collection[str]) -> dict[str, str]:
@@ -288,12 +299,15 @@ def _kept(
     granted: frozenset[GpuId],
     busy: set[GpuId],
 ) -> dict[str, tuple[GpuId, ...]]:
-    """The GPUs reserved for moving jobs, by job. A job is dropped if one of its GPUs is lost or in use."""
-    ids = {job.view.job_id for job in jobs} if moving else set()
+    """The GPUs reserved for moving jobs, by job. Without those that lost a GPU or would wait for a job that stays."""
+    if not moving:
+        return {}
+    ids = {job.view.job_id for job in jobs}
+    staying = busy - {gpu for job in jobs if job.stopping for gpu in job.gpus}
     return {
         job_id: gpus
         for job_id, gpus in moving.items()
-        if job_id in ids and granted.issuperset(gpus) and busy.isdisjoint(gpus)
+        if job_id in ids and granted.issuperset(gpus) and staying.isdisjoint(gpus)
     }
 
 

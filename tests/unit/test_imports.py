@@ -92,6 +92,7 @@ PURE = (
     "am.profiler",
     "am.app_view",
     "am.jobs.bid_division",
+    "am.jobs.exchange",
     "am.jobs.fault_policy",
     "am.jobs.finish_time_bound",
     "am.jobs.gpu_division",

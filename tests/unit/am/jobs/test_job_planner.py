@@ -372,11 +372,13 @@ def plan_of(situation):
 def test_each_held_gpu_is_assigned_at_most_once(situation):
     jobs, others, holdings, *_ = situation
     plan = plan_of(situation)
-    running = [job.gpus for job in jobs] + list(others.values())
-    given = [*plan.start.values(), *plan.wait.values(), plan.release]
-    given += plan.move.values()
-    everything = [gpu for some in (*running, *given) for gpu in some]
-    assert len(everything) == len(set(everything))
+    running = [gpu for gpus in (*(job.gpus for job in jobs), *others.values()) for gpu in gpus]
+    given = [gpu for gpus in (*plan.start.values(), *plan.wait.values(), plan.release) for gpu in gpus]
+    goals = [gpu for gpus in plan.move.values() for gpu in gpus]
+    leaving = {gpu for job in jobs if job.stopping or job.view.job_id in plan.move for gpu in job.gpus}
+    assert len({*running, *given}) == len(running) + len(given)
+    assert len({*given, *goals}) == len(given) + len(goals)
+    assert leaving >= set(running) & set(goals)
     assert all(set(some) <= holdings.granted for some in plan.start.values())
     assert all(set(some) <= holdings.granted | holdings.reserved for some in plan.wait.values())
     assert all(set(some) & holdings.reserved for some in plan.wait.values())
@@ -395,7 +397,7 @@ def test_no_job_waits_that_could_run_on_gpus_left_idle(situation):
     left = (holdings.granted | holdings.reserved) - {gpu for some in taken for gpu in some}
     machines = Counter(gpu.machine_id for gpu in left)
     for each in jobs:
-        if not each.gpus and each.view.job_id not in {*plan.start, *plan.wait}:
+        if not each.gpus and each.view.job_id not in {*plan.start, *plan.wait, *plan.move}:
             shape = each.view.shape
             assert sum(count // shape.gpus_per_task for count in machines.values()) < shape.min_tasks
 
@@ -416,13 +418,13 @@ def test_gangs_are_ones_that_their_jobs_can_run_on(situation):
 @settings(max_examples=150)
 @given(situations())
 def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
-    jobs, others, holdings, *_ = situation
+    jobs, others, holdings, _, moving = situation
     plan = plan_of(situation)
     usable = holdings.granted | holdings.reserved
     must = {job.view.job_id for job in jobs if not job.stopping and not set(job.gpus) <= usable} | set(others)
     assert must <= set(plan.stop)
     moved = {job_id for job_id, why in plan.stop.items() if why == "it moves"}
-    assert moved <= set(plan.move) <= moved | {job.view.job_id for job in jobs if job.stopping}
+    assert moved <= set(plan.move) <= moved | set(moving)
     assert not moved or not plan.prepare
     assert not moved & must
     grown = set(plan.stop) - must - moved
