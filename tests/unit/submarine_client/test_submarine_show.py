@@ -262,7 +262,7 @@ def test_a_declared_metric_has_its_own_name_and_mode() -> None:
     spec = pb.AppSpec(metric=pb.MetricSpec(name="val_auc", mode="max"))
     text = app_text(app(spec=spec))
     assert "Metric:         val_auc, higher is better\n" in text
-    assert "Best job:       job-01, accuracy 0.912, val_auc 0.25, " in text
+    assert "Best job:       job-01, accuracy 0.912, val_auc 0.25\n" in text
     assert " VAL_AUC " in text and "LOSS" not in text
     assert "best job-01 (accuracy 0.912, val_auc 0.25)" in progress_line(app(spec=spec))
     by_regex = app_text(app(spec=pb.AppSpec(metric=pb.MetricSpec(regex="x=(.*)"))))
