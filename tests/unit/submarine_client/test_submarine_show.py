@@ -258,11 +258,16 @@ def test_an_app_shows_its_page_at_the_resource_manager() -> None:
     assert app_object(shown)["app_page_url"] == "http://rm:8080/apps/app-0001"
 
 
+def test_a_best_job_without_hyper_parameters_ends_with_its_score() -> None:
+    only = pb.JobStatus(job_id="job-01", state="FINISHED", loss=0.25, has_loss=True)
+    assert "Best job:       job-01, loss 0.25\n" in app_text(app(jobs=[only]))
+
+
 def test_a_declared_metric_has_its_own_name_and_mode() -> None:
     spec = pb.AppSpec(metric=pb.MetricSpec(name="val_auc", mode="max"))
     text = app_text(app(spec=spec))
     assert "Metric:         val_auc, higher is better\n" in text
-    assert "Best job:       job-01, accuracy 0.912, val_auc 0.25\n" in text
+    assert "Best job:       job-01, accuracy 0.912, val_auc 0.25, " in text
     assert " VAL_AUC " in text and "LOSS" not in text
     assert "best job-01 (accuracy 0.912, val_auc 0.25)" in progress_line(app(spec=spec))
     by_regex = app_text(app(spec=pb.AppSpec(metric=pb.MetricSpec(regex="x=(.*)"))))
