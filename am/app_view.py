@@ -153,19 +153,22 @@ def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobVi
 
 
 def first_phase_views(jobs: Mapping[str, AppJob], first: Phase) -> tuple[JobView, ...]:
-    """The jobs of the first phase. Those with the first ids represent any that a tuner tries a few at a time."""
-    chosen = [job for _, job in sorted(jobs.items())][: first.jobs]
-    return tuple([job.view_with(min(first.iterations, job.iterations_total)) for job in chosen])
+    """The jobs of the first phase. Of many that a tuner tries a few at a time, those whose pace is no guess go first.
+
+    These have run. Otherwise a search whose running jobs are silent would declare the short prior of its other jobs.
+    """
+    views = [job.view_with(min(first.iterations, job.iterations_total)) for _, job in sorted(jobs.items())]
+    return tuple(sorted(views, key=lambda view: view.pace_guessed)[: first.jobs])
 
 
 def reference_job(jobs: Mapping[str, AppJob], stopped: Collection[str] = ()) -> JobView:
     """The median of the jobs that are not stopped, or of all if all are. It represents the jobs of later phases.
 
-    Jobs that are done with the current phase count, too.
+    Jobs that are done with the current phase count, too. A guessed pace counts only where all are guesses.
     """
     views = {job_id: job.view_with(1) for job_id, job in sorted(jobs.items())}
-    remaining = [view for job_id, view in views.items() if job_id not in stopped]
-    return median_job(tuple(remaining or views.values()))
+    remaining = [view for job_id, view in views.items() if job_id not in stopped] or list(views.values())
+    return median_job(tuple([view for view in remaining if not view.pace_guessed] or remaining))
 
 
 def at_once_gpus(jobs: Iterable[JobSpec], first: Phase) -> int:

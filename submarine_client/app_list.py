@@ -93,7 +93,7 @@ def list_text(apps: Sequence[pb.AppStatus], now_s: float, width: int) -> str:
 def wide_text(apps: Sequence[pb.AppStatus]) -> str:
     """Format a table with a line per app and every column."""
     rho = f"RHO ({HEADLINE.upper()})"
-    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "DONE", "GPUS", rho, "TUNER", "SUBMITTED", "ENDED", "WAITS")
+    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "DONE", "GPUS", rho, "TUNER", "SUBMITTED_AT", "ENDED", "WAITS")
     rows = [
         (
             *(app.app_id, app.name, app.user, app.queue, status.shown_state(app), percent(app.progress), str(app.gpus)),

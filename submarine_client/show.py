@@ -179,8 +179,9 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     lines.append(field(label, f"{app.gpus} now, {wanted}{seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
-        values = assignments(status.hyper_parameters(app, best.job_id))
-        lines.append(field("Best job", f"{best.job_id}, {_score(app, best)}, {values}"))
+        values = status.hyper_parameters(app, best.job_id)
+        chosen = f", {assignments(values)}" if values else ""
+        lines.append(field("Best job", f"{best.job_id}, {_score(app, best)}{chosen}"))
     more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),

@@ -26,7 +26,10 @@ Row = tuple[str, str, float]
 
 def add_to(commands: Subcommands) -> None:
     """Add `usage`."""
-    usage = commands.add_parser("usage", help="GPU hours by user and month; your own, or all for administrators")
+    usage = commands.add_parser(
+        "usage",
+        help="GPU hours by user and month: your own and those of queues that you administer, or all for administrators",
+    )
     usage.add_argument(
         "--by",
         choices=_KEYS,

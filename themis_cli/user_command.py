@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from themis_cli.parsers import Subcommands
 from themis_cli.rm_command import add_connection_to, admin_of
+
+if TYPE_CHECKING:
+    from themis.wire import themis_pb2 as pb
 
 _DAY_S = 86_400.0
 
@@ -44,14 +48,21 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
+    from submarine_client.table import table
+
     with admin_of(options) as admin:
         users = admin.users()
-    sys.stdout.write(f"{'user':<20} {'role':<6} {'added':<11} {'by':<20} valid until\n")
-    for user in users:
-        role = "admin" if user.is_admin else "user"
-        added, end = _day(user.created_at_s), _day(user.expires_at_s)
-        sys.stdout.write(f"{user.user:<20} {role:<6} {added:<11} {user.created_by:<20} {end}\n")
+    rows = [
+        (user.user, _day(user.created_at_s), user.created_by, _day(user.expires_at_s), _role(user)) for user in users
+    ]
+    sys.stdout.write(f"{table(('USER', 'ADDED', 'BY', 'VALID UNTIL', 'ROLE'), rows)}\n")
     return 0
+
+
+def _role(user: pb.UserStatus) -> str:
+    if user.is_admin:
+        return "admin"
+    return f"admin of {', '.join(user.queues)}" if user.queues else "user"
 
 
 def _revoke(options: argparse.Namespace) -> int:

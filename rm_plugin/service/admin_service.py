@@ -145,7 +145,8 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
         users = [
             pb.UserStatus(
                 user=user,
-                is_admin=identities.of_user(user).is_admin,
+                is_admin=(identity := identities.of_user(user)).is_admin,
+                queues=sorted(identity.queues),
                 created_at_s=token.created_at_s,
                 expires_at_s=token.expires_at_s,
                 created_by=token.created_by,

@@ -16,7 +16,7 @@ import msgspec
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.changes import Change, Changes
 from themis.clock import Clock
-from themis.config.names import check_label
+from themis.config.names import check_account_name
 from themis.errors import InputError, UnknownNameError
 from themis.identity import LOCAL, Identity, NoIdentityError, TooManyCallsError
 from themis.queues import ONE_QUEUE, Queues
@@ -198,10 +198,10 @@ class Identities:
         """Give a user a token, and return it. Only its hash is kept.
 
         Raises:
-            InputError: The name cannot be shown, the user has a token, or the time is none or too long.
+            InputError: The name is none of an account, the user has a token, or the time is none or too long.
             StoreError: The token cannot be written.
         """
-        check_label(user, "user", "themis user add")
+        check_account_name(user, "themis user add")
         if not 0.0 < valid_s <= MAX_VALID_S:
             max_days = MAX_VALID_S / _DAY_S
             raise InputError(f"a token is valid for more than 0 and at most {max_days:g} days", value=valid_s / _DAY_S)

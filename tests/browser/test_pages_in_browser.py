@@ -7,6 +7,8 @@ import shutil
 import pytest
 from web_cases import busy, served
 
+from am.page.server import AmPage
+from am.page.state import AmPageState, JobRow
 from rm_plugin.service.web import readers, stream
 from themis.web import frame
 from themis.wire import themis_pb2 as pb
@@ -404,3 +406,53 @@ CONTRAST = """() => {
   }
   return worst;
 }"""
+
+
+def test_events_have_more_room_than_their_times_on_a_narrow_screen(of_ada):
+    async def scenario():
+        async with opened("/apps/app-0001", width=400) as (page, _):
+            heads = page.locator("table:has(th:text-is('what')) th")
+            when, what = await heads.evaluate_all("heads => heads.map(head => head.offsetWidth)")
+            assert when < what
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_page_of_an_app_master_fits_and_the_console_is_empty(width, tmp_path):
+    jobs = [
+        JobRow(job_id=f"job-{n}", state="RUNNING", iteration=3, target_iteration=9, hyper_parameters={"lr": 0.1 / 3})
+        for n in range(8)
+    ]
+    shown = AmPageState(
+        app_id="app-0001",
+        name="a-search-with-a-rather-long-name",
+        tuner="successive_halving",
+        attempt=1,
+        now_s=1000.0,
+        progress=0.25,
+        rho=1.5,
+        phase=1,
+        phases=2,
+        best="job-0",
+        jobs=tuple(jobs),
+        leases=(),
+        folder=tmp_path,
+    )
+
+    async def scenario():
+        am_page, complaints = AmPage(lambda: shown), []
+        url = await am_page.start("127.0.0.1")
+        async with playwright.async_playwright() as driver:
+            browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = await browser.new_page(viewport={"width": width, "height": 800})
+            page.on("console", lambda message: complaints.append(message.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            await page.goto(url, wait_until="load")
+            assert await page.inner_text("h1")
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+            await browser.close()
+        await am_page.stop()
+        assert complaints == []
+
+    run(scenario)

@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import os
 from pathlib import Path
+from unittest import mock
 
 from embedded_service import EmbeddedService
 
@@ -33,7 +34,6 @@ class YarnService(EmbeddedService):
             "lease": {"duration_s": 20, "checkpoint_lead_s": 4, "grace_s": 15}, "am_expiry_s": 10,
         }  # fmt: skip
         super().__init__(folder, settings, self.cluster.exports)
-        os.environ.update(self.cluster.exports)
 
     def close(self) -> None:
         super().close()
@@ -48,7 +48,8 @@ class YarnService(EmbeddedService):
     def newest_checkpoint(self, app_id: str, job_id: str) -> int:
         # Histories and logs come from the machines of app masters. One that is cut off takes the last seconds with it.
         uri = f"hdfs:///user/{getpass.getuser()}/themis/{self.run_id}/apps/{app_id}/checkpoints"
-        return open_store(uri).latest_iteration(job_id) or 0
+        with mock.patch.dict(os.environ, self.cluster.exports):
+            return open_store(uri).latest_iteration(job_id) or 0
 
     def stopped_yarn(self) -> contextlib.AbstractContextManager[None]:
         (pid,) = (pid for name, pid in self.cluster.daemons().items() if name == RESOURCE_MANAGER and pid)

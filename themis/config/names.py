@@ -10,6 +10,7 @@ from themis.errors import InputError
 _APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _APP_ID = re.compile(r"app-[0-9]+")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ACCOUNT_NAME = re.compile(r"\w[\w.@+\\-]*")
 _MAX_LABEL_CHARS = 1_000
 
 
@@ -79,6 +80,19 @@ def check_label(label: str, key: str, source: str) -> str:
         remedy = "write letters, digits, signs and spaces, no line breaks or control characters"
         raise InputError(f"{source}: {key} is not text that can be shown", value=label, remedy=remedy)
     return label
+
+
+def check_account_name(name: str, source: str) -> str:
+    """Return the name of an account, as a machine or a directory gives it.
+
+    Raises:
+        InputError: The name is empty, too long, or holds a space or another character that accounts do not have.
+    """
+    check_label(name, "user", source)
+    if not _ACCOUNT_NAME.fullmatch(name):
+        remedy = "write the name of one account: letters, digits and _ . @ + - \\, the first a letter, a digit or _"
+        raise InputError(f"{source}: this is no name of an account", value=name, remedy=remedy)
+    return name
 
 
 def check_queue_name(name: str, key: str, source: str) -> str:

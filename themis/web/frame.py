@@ -49,6 +49,7 @@ th:last-child, td:last-child { padding-right: 0; }
 tr:last-child td { border-bottom: 0; }
 td .words { display: block; min-width: 15rem; }
 td:first-child { white-space: nowrap; }
+@media (max-width: 40rem) { td .when { white-space: normal; } }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .dim { color: var(--dim); }
 .bad { color: var(--bad); }

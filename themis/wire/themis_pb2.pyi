@@ -1188,18 +1188,20 @@ class ListUsersReply(_message.Message):
     def __init__(self, users: _Optional[_Iterable[_Union[UserStatus, _Mapping]]] = ...) -> None: ...
 
 class UserStatus(_message.Message):
-    __slots__ = ("user", "is_admin", "created_at_s", "expires_at_s", "created_by")
+    __slots__ = ("user", "is_admin", "created_at_s", "expires_at_s", "created_by", "queues")
     USER_FIELD_NUMBER: _ClassVar[int]
     IS_ADMIN_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_S_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
     CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
     user: str
     is_admin: bool
     created_at_s: float
     expires_at_s: float
     created_by: str
-    def __init__(self, user: _Optional[str] = ..., is_admin: _Optional[bool] = ..., created_at_s: _Optional[float] = ..., expires_at_s: _Optional[float] = ..., created_by: _Optional[str] = ...) -> None: ...
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, user: _Optional[str] = ..., is_admin: _Optional[bool] = ..., created_at_s: _Optional[float] = ..., expires_at_s: _Optional[float] = ..., created_by: _Optional[str] = ..., queues: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RevokeUserRequest(_message.Message):
     __slots__ = ("user",)

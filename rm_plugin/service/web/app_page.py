@@ -283,7 +283,7 @@ def _another_users() -> Markup:
 def _events(page_state: PageState, entry: AppEntry) -> Markup:
     events = page_state.event_index.events_of(entry.app_id)
     noun = page_state.device_noun
-    rows = [(moment(event.time_s), _sentence(event, noun)) for event in events]
+    rows = [(element("span", moment(event.time_s), class_="when"), _sentence(event, noun)) for event in events]
     address = f"../api/v1/events?app={entry.app_id}"
     everything = element("p", link(address, "All events as JSON"))
     note = "Newest first, without the progress of jobs."

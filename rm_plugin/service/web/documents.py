@@ -109,10 +109,12 @@ def usage_document(page_state: PageState) -> Document:
 # ---- apps -----------------------------------------------------------------------------------------------------------
 
 
-def apps_document(page_state: PageState, page: AppPage, states: Collection[AppState]) -> Document:
-    """A page of the apps of some states, or of all when none is named."""
+def apps_document(
+    page_state: PageState, page: AppPage, states: Collection[AppState], *, searched: bool = False
+) -> Document:
+    """A page of the apps of some states, or of all when none is named. What a search finds is not counted."""
     return {
-        "total": page_state.manager.entries.count(states),
+        "total": None if searched else page_state.manager.entries.count(states),
         "next_after": page.next_mark or None,
         "apps": [summary(page_state, page_state.seen(entry, whole=False)) for entry in page.entries],
     }

@@ -153,7 +153,7 @@ class Routes:
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         after, search = request.query.get("after", ""), request.query.get("search", "")
         page = await self._page_state.manager.page_of_apps(states=states, search=search, after=after, limit=limit)
-        return json_answer(apps_document(await self._seen_by(request), page, states))
+        return json_answer(apps_document(await self._seen_by(request), page, states, searched=bool(search)))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""

@@ -26,6 +26,7 @@ from themis.queues import ROOT, AppOwner
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
+from themis_cli.main import main as themis
 
 ANN_S_APP = replace(
     replay_app("ann-s", iterations=2_000),
@@ -306,7 +307,7 @@ def test_token_file_that_others_may_read_is_refused(tmp_path: Path, monkeypatch)
     assert Credentials("rm.example:2", plain).call(lambda metadata: metadata) == ()
 
 
-def test_administrator_of_a_queue_controls_the_apps_of_this_queue_alone(tmp_path: Path) -> None:
+def test_administrator_of_a_queue_controls_the_apps_of_this_queue_alone(tmp_path: Path, capsys) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text("queues: {research: {admins: [vera], queues: {vision: {}, speech: {}}}, default: {}}")
 
@@ -321,6 +322,9 @@ def test_administrator_of_a_queue_controls_the_apps_of_this_queue_alone(tmp_path
                 spec = replace(ANN_S_APP, name=f"in-{queue}", queue=queue)
                 return (await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)), **ann)).app_id
 
+            await asyncio.to_thread(themis, ["user", "list", "--rm", rm.address])
+            roles = {line.split()[0]: line.split(maxsplit=4)[4] for line in capsys.readouterr().out.splitlines()[1:]}
+            assert roles == {"ann": "user", "vera": "admin of speech, vision"}
             hers, other = await submitted("vision"), await submitted("default")
             await rm.event("job_progress", hers)
             seen = await stub.Show(pb.ShowRequest(app_id=hers), **vera)

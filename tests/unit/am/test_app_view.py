@@ -112,6 +112,15 @@ class TestViews:
         """If all jobs are stopped, as between a loss and a reinstatement, all of them count."""
         assert reference_job(JOBS, stopped=frozenset(JOBS)) == reference_job(JOBS)
 
+    def test_silent_job_stands_for_candidates_that_were_never_tried(self):
+        """Else the search would declare two seconds of work, and be late on every fair cluster."""
+        untried = {job_id: JobProgress(spec=SPECS[0], profile=JobProfile()) for job_id in ("a", "b")}
+        silent = JobProgress(spec=SPECS[2], profile=JobProfile(), silent=True)
+        phases = (Phase(jobs=1, iterations=10), Phase(jobs=1, iterations=10))
+        one = whole_view("app", {**untried, "c": silent}, phases, **KNOWN)
+        assert [each.serial_iteration_s for each in one.jobs] == [silent.serial_iteration_s]
+        assert one.median_job.serial_iteration_s == silent.serial_iteration_s
+
     @pytest.mark.parametrize(("latest", "left"), [(None, 10), (15, 5), (30, 10), (7, 1)])
     def test_job_counts_to_its_target_or_the_latest_stop_before(self, latest, left):
         assert iterations_left(10, 20, latest) == left

@@ -11,8 +11,9 @@ import pytest
 
 from submarine_client.app_list import list_text, wide_text
 from submarine_client.as_json import app_object, dump
+from submarine_client.colours import with_colours
 from submarine_client.job_commands import meta_info
-from submarine_client.show import app_text, end_line, progress_line
+from submarine_client.show import app_text, end_line, jobs_table, progress_line
 from submarine_client.table import age, percent, seconds, table
 from submarine_client.terminal import Terminal, fitted
 from themis.wire import themis_pb2 as pb
@@ -257,6 +258,11 @@ def test_an_app_shows_its_page_at_the_resource_manager() -> None:
     assert app_object(shown)["app_page_url"] == "http://rm:8080/apps/app-0001"
 
 
+def test_a_best_job_without_hyper_parameters_ends_with_its_score() -> None:
+    only = pb.JobStatus(job_id="job-01", state="FINISHED", loss=0.25, has_loss=True)
+    assert "Best job:       job-01, loss 0.25\n" in app_text(app(jobs=[only]))
+
+
 def test_a_declared_metric_has_its_own_name_and_mode() -> None:
     spec = pb.AppSpec(metric=pb.MetricSpec(name="val_auc", mode="max"))
     text = app_text(app(spec=spec))
@@ -352,6 +358,11 @@ def test_states_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in shown(Screen())
+
+
+def test_heads_of_tables_have_no_colours() -> None:
+    for head in (wide_text([]), list_text([], NOON, 80), jobs_table(app())):
+        assert "\x1b" not in with_colours(head.splitlines()[0])
 
 
 def test_log_on_a_terminal_keeps_lines_colours_and_bars_alone() -> None:

@@ -260,6 +260,10 @@ def test_declared_metric(line, metric):
         ("Epoch 3 | val_mae: 0.6", None, 0.6),
         ("epoch 3: train RMSE 0.5, test RMSE 0.6", 0.5, 0.6),
         ("Epoch 3 training cost: 0.5 - val cost: 0.6", 0.5, 0.6),
+        ("Iter 3 .. NLL: 0.5", 0.5, None),
+        ("iter: 3, nll 0.5", 0.5, None),
+        ("Epoch 3 | train PPL 112.3 | val PPL 130.2", 112.3, 130.2),
+        ("step 3 perplexity 112.3", 112.3, None),
     ],
 )
 def test_errors_of_regressions_are_losses(line, loss, held_out):

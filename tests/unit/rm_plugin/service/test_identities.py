@@ -23,6 +23,24 @@ def test_token_without_an_end_is_refused(valid_s: float) -> None:
     changes.make.assert_not_called()
 
 
+@pytest.mark.parametrize("name", ["", "a b", " ann", "=1+1", "-x", "a/b", "a\nb", "a;b"])
+def test_user_whose_name_is_none_of_an_account_gets_no_token(name: str) -> None:
+    changes = Mock(spec=Changes)
+    identities = Identities(admins=(), anonymous=False, clock=VirtualClock())
+    with pytest.raises(InputError, match="themis user add"):
+        asyncio.run(identities.add(changes, name, valid_s=10.0, by="root"))
+    changes.make.assert_not_called()
+
+
+@pytest.mark.parametrize("name", ["ann", "ann@example.org", "_svc-1", "LAB\\ann", "józef"])
+def test_user_with_the_name_of_an_account_gets_a_token(name: str) -> None:
+    async def scenario() -> None:
+        users = Users(MemoryStore())
+        assert users.identities.of_token(await users.add(name)).user == name
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("token", ["\udc80", "local.\udc80", "local.0.\u00e9.1.00", "local.", "local.0.YW5u.1"])
 def test_damaged_token_is_refused(token: str) -> None:
     with pytest.raises(NoIdentityError):

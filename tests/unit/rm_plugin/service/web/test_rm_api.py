@@ -49,9 +49,11 @@ class TestApi:
                 everything = await site.json("/api/v1/apps")
                 running = await site.json("/api/v1/apps?state=RUNNING")
                 two = await site.json("/api/v1/apps?state=RUNNING&state=FAILED&limit=2")
+                found = await site.json("/api/v1/apps?search=hungry")
             assert everything["total"] == 3
             assert {app["name"] for app in running["apps"]} == {"hungry", "content"}
             assert (two["total"], len(two["apps"])) == (3, 2)
+            assert (found["total"], [app["name"] for app in found["apps"]]) == (None, ["hungry"])
 
         run(scenario)
 
