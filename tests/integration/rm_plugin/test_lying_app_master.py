@@ -266,8 +266,11 @@ def test_an_app_that_answers_no_offer_holds_up_nobody(tmp_path):
     async def scenario(on: Stage):
         liar = await on.started(spec_of("liar", jobs=8), mute)
         other = await on.started(spec_of("other", jobs=8))
+        # Until then the liar is alone, and has everything.
+        await on.until(lambda: on.gpu_s(other) > 0.0)
+        alone_gpu_s = on.gpu_s(liar)
         await on.until(lambda: on.gpu_s(other) > 4.0)
-        assert on.gpu_s(liar) < 2.0 * on.gpu_s(other)
+        assert on.gpu_s(liar) - alone_gpu_s < 2.0 * on.gpu_s(other)
 
     play(tmp_path, scenario, policy="themis", auction={"keep_markets": 0, "f": 0.0})
 
