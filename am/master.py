@@ -313,6 +313,7 @@ class AppMaster:
                 gpus=app.search.jobs[job_view.job_id].gpus,
                 stopping=bool(app.search.jobs[job_view.job_id].stop_reason)
                 and app.search.jobs[job_view.job_id].running,
+                loses_work=app.search.jobs[job_view.job_id].unsaved_stops > 0,
             )
             for job_view in view.jobs
         ]
@@ -334,7 +335,7 @@ class AppMaster:
             self._jobs.start(jobs[job_id], gpus)
         for job_id, gpus in plan.move.items():
             self._jobs.prepare(jobs[job_id], gpus, holdings.granted)
-        self._planned, self._moving = plan.wait, plan.move
+        self._planned, self._moving = plan.expected, plan.move
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
         self._returns.stay_only_on(holdings.granted)
         returned = [gpu for gpu in holdings.expiring if gpu not in busy]

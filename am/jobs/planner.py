@@ -1,7 +1,7 @@
 """Which job runs on which of the app's GPUs. Pure: leases and running jobs in, a plan of changes out.
 
-A running job stays where it is as long as the app keeps all of its GPUs. Jobs may also exchange
-their GPUs (`exchange`). Idle GPUs go, in this order,
+A running job stays on its GPUs while the app keeps them, unless a move gains time. Running jobs may exchange GPUs
+(`exchange`). Idle GPUs go, in this order,
 
 1. to waiting jobs that can run there (`gpu_division` decides which), or to stragglers (`stragglers`);
 2. to running jobs that gain more than the cost of a restart;
@@ -41,11 +41,20 @@ NOWHERE: Mapping[str, tuple[GpuId, ...]] = MappingProxyType({})
 
 
 class PlannedJob(Value, frozen=True, kw_only=True):
-    """A job of the current phase, the `gpus` that it holds, and whether its tasks are already `stopping`."""
+    """A job of the current phase.
+
+    Attributes:
+        view: Its work and speeds.
+        gpus: The GPUs that it holds.
+        stopping: Whether its tasks are already stopping.
+        loses_work: Whether a stop loses work: its newest stop left no newer checkpoint. Such a job neither grows nor
+            exchanges GPUs.
+    """
 
     view: JobView
     gpus: tuple[GpuId, ...] = ()
     stopping: bool = False
+    loses_work: bool = False
 
 
 class Holdings(Value, frozen=True, kw_only=True):
@@ -91,6 +100,11 @@ class Plan(Value, frozen=True, kw_only=True):
     move: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     prepare: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     release: tuple[GpuId, ...] = ()
+
+    @property
+    def expected(self) -> Mapping[str, tuple[GpuId, ...]]:
+        """The GPUs by job on which jobs that do not run, or stop, will start: `wait` and `move`."""
+        return {**self.wait, **self.move} if self.move else self.wait
 
 
 def make_plan(
@@ -141,9 +155,14 @@ def _plan_with_bound(
         others,
         bound,
     )
-    free = replace(holdings, granted=holdings.granted - bound.keys(), bound={})
+    unbound = [
+        job for job in jobs if (bound.keys().isdisjoint(job.gpus) if job.gpus else job.view.job_id not in with_bound)
+    ]
+    # A job may hold bound GPUs and others. While it does, no other job gets these.
+    in_use = {gpu for job in jobs for gpu in job.gpus} - {gpu for job in unbound for gpu in job.gpus}
+    free = replace(holdings, granted=holdings.granted - bound.keys() - in_use, bound={})
     rest = make_plan(
-        [job for job in jobs if (bound.keys().isdisjoint(job.gpus) if job.gpus else job.view.job_id not in with_bound)],
+        unbound,
         others,
         free,
         cluster,
@@ -238,7 +257,7 @@ def _plan_on_one_type(
     # none: idle GPUs extend gangs at once, as the app's report asks for them.
     settled = not already and not taken and not unsettled
     if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
-        exchanged = _exchanged(jobs, cluster, restart_s) if settled else {}
+        exchanged = _exchanged(jobs, cluster, restart_s) if settled and not others else {}
         return Plan(stop=_without(stop | dict.fromkeys(exchanged, "it moves"), already), move=exchanged)
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     arrived = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
@@ -254,7 +273,7 @@ def _plan_on_one_type(
     wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
-    if settled and not goals and not wait and not move and not grown:
+    if settled and not others and not goals and not wait and not move and not grown:
         move = _exchanged(jobs, cluster, restart_s)
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
     going = unsettled or any(job.stopping or job.view.job_id in stop for job in jobs)
@@ -269,7 +288,7 @@ def _plan_on_one_type(
 
 
 def _exchanged(jobs: Sequence[PlannedJob], cluster: Cluster, restart_s: float) -> dict[str, tuple[GpuId, ...]]:
-    return exchange_gpus([(job.view, job.gpus) for job in jobs if job.gpus], cluster, restart_s)
+    return exchange_gpus([(job.view, job.gpus) for job in jobs if not job.loses_work], cluster, restart_s)
 
 
 def _without(stop: Mapping[str, str], already: Collection[str]) -> dict[str, str]:
@@ -409,7 +428,8 @@ def _grow(
     if not idle:
         return grown
     left = idle
-    for job in sorted((job for job in jobs if job.gpus), key=lambda job: longest_first(job.view)):
+    able = [job for job in jobs if job.gpus and not job.loses_work]
+    for job in sorted(able, key=lambda job: longest_first(job.view)):
         if not left:
             break
         now = GangAt(len(job.gpus), idle.level_of(job.gpus))

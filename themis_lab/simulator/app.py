@@ -255,14 +255,14 @@ class SimApp:
         plan = self._make_plan(holdings, now_s)
         if not (plan.stop or plan.start or plan.release or holdings.expiring or self._just_ready):
             # Usually an app continues as it is after an event.
-            self._planned, self._moving = plan.wait, plan.move
+            self._planned, self._moving = plan.expected, plan.move
             return _NOTHING_DONE
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
         stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
         ready = tuple(self._started(job, now_s) for job in self._just_ready if job.running)
         self._just_ready.clear()
         started = ready + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
-        self._planned, self._moving = plan.wait, plan.move
+        self._planned, self._moving = plan.expected, plan.move
         busy = self._busy()
         back = {*plan.release, *(holdings.expiring - busy)}
         returned = tuple(sorted(self.leases[gpu].lease_id for gpu in back if gpu in self.leases))

@@ -8,7 +8,7 @@ from agent_cases import cluster_of
 from am.context import AmContext
 from am.master import AppMaster
 from am.runtimes.memory import MemoryRuntime
-from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
 from themis.wire import themis_pb2 as pb
@@ -32,7 +32,13 @@ async def scenario(folder):
     engine = SimpleNamespace(runtime=runtime, attempt=1, headroom_gpus=4)
     master = AppMaster(context, engine, VirtualClock(50.0))
     jobs = tuple(JobSpec(job_id=name, iterations_total=10**6, shape=JobShape(tasks=2, min_tasks=2)) for name in ACROSS)
-    spec = AppSpec(name="x", tuner=TUNER, program=ProgramSpec(name="", command="train"), jobs=jobs)
+    spec = AppSpec(
+        name="x",
+        tuner=TUNER,
+        program=ProgramSpec(name="", command="train"),
+        jobs=jobs,
+        estimate=Estimate(serial_iteration_s=0.1),
+    )
     registered = pb.Registered(
         app_id="app-1", spec=app_to_message(spec), cluster=cluster_to_message(cluster_of((2,), (2,))), now_s=1000.0,
         lease_s=600.0, grace_s=1.0, active_apps=1, contention=1.0, bundle_rule="continuation",
@@ -52,6 +58,7 @@ async def scenario(folder):
     def moved():
         plans.append(master._make_plan(app))
         master._apply(app, plans[-1])
+        assert {gang.job_id for gang in app.view(master._planned).held} == set(WITHIN)
         return len(runtime.running) == 4 and {name: app.search.jobs[name].gpus for name in WITHIN} == WITHIN
 
     await until(moved)

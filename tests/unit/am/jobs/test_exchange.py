@@ -6,6 +6,7 @@ import pytest
 from agent_cases import FLAT, STRICT, cluster_of, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from am.jobs.exchange import exchange_gpus
 from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
@@ -57,6 +58,35 @@ def test_it_pays_two_restarts_of_each_job_that_moves(restart_s, pays):
     assert bool(moves) is pays
 
 
+def test_a_job_that_finds_no_closer_gang_keeps_its_gpus():
+    cluster = cluster_of(*[(2,)] * 8)
+    jobs = {
+        "a": (1000.0, "m0/0 m1/0"),
+        "b": (900.0, "m0/1 m1/1"),
+        "c": (500.0, "m6/0 m7/0"),
+        "d": (400.0, "m2/0 m3/0"),
+    }
+    running = [(view(name, work, 2), gpus(*gang.split())) for name, (work, gang) in jobs.items()]
+    assert exchange_gpus(running, cluster, RESTART_S).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("min_tasks", [4, 1])
+def test_a_large_gang_that_finds_no_place_does_not_keep_others_from_theirs(min_tasks):
+    cluster = cluster_of((2,), (2,), (1,), (1,), (1,), (1,), (4,))
+    large = job("e", 9000.0, JobShape(tasks=4, min_tasks=min_tasks), STRICT)
+    running = [
+        (large, gpus("m2/0", "m3/0", "m4/0", "m5/0")),
+        (view("a", 1000.0, 2), gpus("m0/0", "m1/0")),
+        (view("b", 900.0, 2), gpus("m0/1", "m1/1")),
+    ]
+    assert exchange_gpus(running, cluster, RESTART_S).keys() == {"a", "b"}
+
+
+def test_a_job_whose_pace_is_a_guess_does_not_move():
+    running = [(replace(view(name, 1000.0, 2), pace_guessed=True), gpus(*gang)) for name, gang in ACROSS.items()]
+    assert exchange_gpus(running, CLUSTER, RESTART_S) == {}
+
+
 def test_no_job_moves_if_distance_costs_nothing():
     assert exchange({"a": 1000.0, "b": 900.0}, ACROSS, restart_s=0.0, slowdown=FLAT) == {}
 
@@ -81,6 +111,20 @@ class TestPlans:
 
     def test_both_stop(self):
         assert self.plan(*ACROSS.values(), moving={}) == Plan(stop={"a": "it moves", "b": "it moves"}, move=self.GOALS)
+
+    def test_an_app_counts_on_the_new_gangs_meanwhile(self):
+        assert self.plan(*ACROSS.values(), stopping="ab").expected == self.GOALS
+
+    def test_a_job_that_loses_work_stays(self):
+        jobs = [PlannedJob(view=self.A, gpus=gpus(*ACROSS["a"]), loses_work=True)]
+        jobs.append(PlannedJob(view=self.B, gpus=gpus(*ACROSS["b"])))
+        assert make_plan(jobs, {}, Holdings(granted=self.GRANTED), CLUSTER, RESTART_S) == Plan()
+
+    def test_nobody_moves_while_a_loser_frees_its_gpus(self):
+        jobs = [PlannedJob(view=self.A, gpus=gpus(*ACROSS["a"])), PlannedJob(view=self.B, gpus=gpus(*ACROSS["b"]))]
+        granted = self.GRANTED | set(gpus("m2/0"))
+        plan = make_plan(jobs, {"loser": gpus("m2/0")}, Holdings(granted=granted), CLUSTER, RESTART_S)
+        assert plan == Plan(stop={"loser": "the tuner stopped it"})
 
     def test_nobody_stops_while_a_gpu_is_taken_back(self):
         plan = self.plan(*ACROSS.values(), granted=self.GRANTED - set(gpus("m1/1")), moving={})

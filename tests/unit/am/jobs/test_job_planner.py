@@ -496,6 +496,19 @@ def test_carried_out_it_comes_to_rest(situation):
     assert granted == busy
 
 
+def test_a_job_that_loses_work_does_not_grow():
+    jobs = [PlannedJob(view=job("a", 1000.0, ELASTIC, FLAT), gpus=gpus("m0/0"), loses_work=True)]
+    plan = make_plan(jobs, {}, Holdings(granted=frozenset(gpus("m0/0", "m0/1"))), CLUSTER, 8.0)
+    assert plan == Plan(release=gpus("m0/1"))
+
+
+def test_no_other_job_gets_the_unbound_gpus_of_a_job_on_bound_ones():
+    """m0/0 is bound to k now. Until a has stopped there, w does not start on the other GPU of a."""
+    jobs = [planned("a", on=("m0/0", "m0/1")), planned("k"), planned("w")]
+    holdings = Holdings(granted=frozenset(gpus("m0/0", "m0/1")), bound={gpus("m0/0")[0]: "k"})
+    assert make_plan(jobs, {}, holdings, CLUSTER, 8.0) == Plan(stop={"a": "its GPUs are for another job"})
+
+
 def test_no_job_grows_by_gpus_that_would_go_to_jobs_that_wait():
     """Two elastic jobs stopped in turns for ever, each to grow by what the other left, beside jobs of tasks of two."""
     cluster, pairs = cluster_of((2,), (3,), (2, 1)), JobShape(tasks=2, gpus_per_task=2)
