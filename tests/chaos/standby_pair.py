@@ -51,6 +51,10 @@ class StandbyPair:
         with contextlib.closing(SharedStore(path, log)) as store, store.transaction() as transaction:
             transaction.put_meta("run_id", self.run_id)
 
+    def newest_checkpoint(self, app_id: str, job_id: str) -> int:
+        """The iterations of a job's newest checkpoint. 0 where its history has them all."""
+        return self.services[0].newest_checkpoint(app_id, job_id)
+
     @property
     def starts(self) -> int:
         return sum(service.starts for service in self.services)
