@@ -51,10 +51,10 @@ def exchange_gpus(running: Iterable[Running], cluster: Cluster, restart_s: float
 
 
 def _closer_gangs(apart: Sequence[Running], cluster: Cluster) -> tuple[dict[str, tuple[GpuId, ...]], frozenset[GpuId]]:
-    """Gangs at a tighter level among the GPUs of all these jobs, by job, and the GPUs that nobody chose."""
+    """Gangs at a tighter level among the GPUs of all these jobs, by job, and the GPUs that are left."""
     pool = Pool([gpu for _, gpus in apart for gpu in gpus], cluster)
     closer: dict[str, tuple[GpuId, ...]] = {}
-    # The pool shrinks, so jobs that are like one that found nothing will find nothing either.
+    # The pool shrinks: once a job finds nothing closer, jobs like it will not either.
     hopeless = set()
     for job, gpus in apart:
         level = cluster.level_of_gpus(gpus)

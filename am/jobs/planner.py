@@ -256,8 +256,10 @@ def _plan_on_one_type(
     # A stopping job will soon need a gang: until then no job grows and no GPU is given back. A job that lost needs
     # none: idle GPUs extend gangs at once, as the app's report asks for them.
     settled = not already and not taken and not unsettled
+    # A job that lost frees its GPUs soon, perhaps all that a gang needs.
+    may_exchange = settled and not others and not goals
     if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
-        exchanged = _exchanged(jobs, cluster, restart_s) if settled and not others else {}
+        exchanged = _exchanged(jobs, cluster, restart_s) if may_exchange else {}
         return Plan(stop=_without(stop | dict.fromkeys(exchanged, "it moves"), already), move=exchanged)
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     arrived = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
@@ -273,7 +275,7 @@ def _plan_on_one_type(
     wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
-    if settled and not others and not goals and not wait and not move and not grown:
+    if may_exchange and not wait and not move and not grown:
         move = _exchanged(jobs, cluster, restart_s)
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
     going = unsettled or any(job.stopping or job.view.job_id in stop for job in jobs)
@@ -288,6 +290,7 @@ def _plan_on_one_type(
 
 
 def _exchanged(jobs: Sequence[PlannedJob], cluster: Cluster, restart_s: float) -> dict[str, tuple[GpuId, ...]]:
+    """The new gangs of the running jobs that exchange their GPUs, by job."""
     return exchange_gpus([(job.view, job.gpus) for job in jobs if not job.loses_work], cluster, restart_s)
 
 
