@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -72,9 +72,8 @@ class Hooks:
         self.pending: tuple[Delivery, ...] = ()
         """What is to be sent, the oldest end first."""
 
-    def restore(self, text: str | None) -> None:
+    def restore(self, kept: Iterable[Delivery]) -> None:
         """Take what a former ResourceManager had to send; addresses that the settings lack now are dropped."""
-        kept = msgspec.json.decode(text or "[]", type=list[Delivery])
         self.pending = tuple(each for each in kept if each.url in self._urls)
 
     def start(self) -> None:
