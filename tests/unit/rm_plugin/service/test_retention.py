@@ -1,6 +1,9 @@
 """Retention: events of ended apps move to files; the apps are still listed and shown, and nothing is lost or reused."""
 
 import asyncio
+import errno
+import os
+import stat
 
 import pytest
 from event_log_cases import read_archive
@@ -257,6 +260,27 @@ def test_archive_that_cannot_be_written_loses_nothing(tmp_path):
             with pytest.raises(OSError):
                 await rm.manager.retention.archive_old()
             assert (rm.store.events(), ids(rm.entries)) == (before, ["app-0001"])
+
+    run(scenario)
+
+
+def test_archive_that_the_disk_refuses_when_it_is_synced_loses_nothing(tmp_path, monkeypatch):
+    sync = os.fsync
+
+    def refused(descriptor):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "no")
+        sync(descriptor)
+
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_apps=0)) as rm:
+            await ended(rm, 1)
+            later(rm, 100.0)
+            before = rm.store.events()
+            monkeypatch.setattr("rm_plugin.service.archive.os.fsync", refused)
+            with pytest.raises(OSError):
+                await rm.manager.retention.archive_old()
+            assert rm.store.events() == before
 
     run(scenario)
 
