@@ -227,7 +227,6 @@ def test_unknown_states_to_list_are_refused():
         {"max_task_restarts": -1},
         {"estimate__serial_iteration_s": math.nan},
         {"estimate__serial_iteration_s": math.inf},
-        {"estimate__slowdown__cluster": math.inf},
         {"jobs__iterations_total": 2**60},
         {"jobs__shape__tasks": 20_000},
         {"checkpoint_uri": "/" + "x" * 5_000},
