@@ -124,6 +124,7 @@ def test_unreadable_event_is_reported_and_keeps_its_sequence(tmp_path, damage, c
         ("UPDATE apps SET spec = ? WHERE app_id = 'app-0002'", (b"\xff\xff",)),
         ("UPDATE apps SET spec = '' WHERE app_id = 'app-0002'",),
         ("UPDATE apps SET submitted_at_s = 'now' WHERE app_id = 'app-0002'",),
+        ("UPDATE apps SET submitted_at_s = 9e999 WHERE app_id = 'app-0002'",),
         ("UPDATE apps SET diagnostics = CAST(? AS TEXT) WHERE app_id = 'app-0002'", (b"\xff",)),
     ],
 )
