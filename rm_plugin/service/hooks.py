@@ -51,7 +51,6 @@ class Hooks:
         changes: Writes what is to be sent.
         find: Returns an app by its id, also an archived one.
         page_url: Returns the address of the page, with a slash at its end; empty without one.
-        post: Sends a document.
     """
 
     def __init__(
@@ -60,13 +59,12 @@ class Hooks:
         changes: Changes,
         find: Callable[[str], Awaitable[AppEntry]],
         page_url: Callable[[], str],
-        post: Post | None = None,
     ) -> None:
         self._urls = tuple(urls)
         self._changes = changes
         self._find = find
         self._page_url = page_url
-        self._post = post or post_document
+        self._post: Post = post_document
         self._room = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.pending: tuple[Delivery, ...] = ()

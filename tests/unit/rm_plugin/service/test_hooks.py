@@ -205,6 +205,22 @@ def test_document_is_posted_as_json():
     asyncio.run(scenario())
 
 
+def test_end_of_an_app_reaches_the_address_of_the_settings(tmp_path):
+    got = []
+
+    async def answer(request):
+        got.append((await request.json())["app_id"])
+        return web.Response(status=204)
+
+    async def scenario():
+        async with receiving(answer) as url, memory_service(tmp_path, hooks=(url,)) as rm:
+            entry = await ended(rm)
+            await until(lambda: got == [entry.app_id])
+            await until(lambda: stored(rm) == [])
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 def test_redirect_is_not_followed():
     asked = []
 
