@@ -360,7 +360,8 @@ def test_late_end_of_archived_apps_master_is_ignored(tmp_path):
 def test_pages_show_archived_apps(tmp_path):
     async def scenario():
         case = RmCase(((4,),), folder=str(tmp_path))
-        case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s()).refused_messages = 3
+        case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s())
+        case.entries.refused_messages = 3
         case.running("going", rho=1.5)
         case.clock.advance_to(case.clock.now_s() + 10**7)
         assert await case.manager.retention.archive_old() == 1
