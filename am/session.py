@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
 
 from themis.addresses import grpc_target, keepalive_options
+from themis.attempt_proof import is_rm_proof
 from themis.clock import Clock
 from themis.errors import UnreachableError
 from themis.tls import Trust
@@ -28,6 +30,7 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 _RETRY_S = 0.3
+_REFUSED = grpc.StatusCode.PERMISSION_DENIED
 _LASTING = ("release", "job_event", "finish")
 """Messages that must arrive: they are sent again after a break until they are acknowledged."""
 
@@ -35,12 +38,17 @@ MakeRegister = Callable[[], pb.Register]
 OnMessage = Callable[[pb.RmMessage], None]
 
 
+class _StrangerError(Exception):
+    """Another process than the ResourceManager of this attempt answers: it gets no token, and gives no orders."""
+
+
 class RmSession:
     """Sends and receives over one bidirectional stream at a time.
 
     Args:
         address: `host:port` of the ResourceManager, or several with commas between.
-        register: Makes the registration of the moment, at every (re)connection.
+        register: Makes the registration of the moment, at every (re)connection. Its token goes only to the
+            ResourceManager that launched the attempt.
         on_message: Called for every message except acknowledgements' effect on the outbox.
         clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
         give_up_s: Seconds for which the ResourceManager may be unreachable before `run` gives up.
@@ -100,14 +108,13 @@ class RmSession:
                     async for message in self._stream(rpc.ArbiterServiceStub(channel)):
                         away_since_s = loop.time()
                         self._take(message)
-                except grpc.aio.AioRpcError as error:
-                    if error.code() is grpc.StatusCode.PERMISSION_DENIED:
-                        raise UnreachableError(
-                            "the ResourceManager refuses this attempt", value=error.details()
-                        ) from None
+                except (grpc.aio.AioRpcError, _StrangerError) as error:
+                    reason = str(error) if isinstance(error, _StrangerError) else error.details()
+                    if isinstance(error, grpc.aio.AioRpcError) and error.code() is _REFUSED:
+                        raise UnreachableError("the ResourceManager refuses this attempt", value=reason) from None
                     # Once per absence, which may last for hours.
                     if logged_since_s != away_since_s:
-                        LOG.info("session broke, trying again every %g s: %s", _RETRY_S, error.details())
+                        LOG.info("session broke, trying again every %g s: %s", _RETRY_S, reason)
                         logged_since_s = away_since_s
                 finally:
                     self._outgoing = None
@@ -117,14 +124,22 @@ class RmSession:
                 await asyncio.sleep(_RETRY_S)
 
     async def _stream(self, stub: rpc.ArbiterServiceStub) -> AsyncIterator[pb.RmMessage]:
+        """Yield what the ResourceManager sends, once it has proven itself and the attempt is registered."""
         outgoing: asyncio.Queue[pb.AmMessage | None] = asyncio.Queue()
-        outgoing.put_nowait(pb.AmMessage(register=self._register()))
-        for message in self._pending():
-            outgoing.put_nowait(message)
-        self._outgoing = outgoing
+        attempt, nonce = self._register(), secrets.token_hex(16)
+        greeting = pb.Greeting(app_id=attempt.app_id, attempt=attempt.attempt, nonce=nonce)
+        outgoing.put_nowait(pb.AmMessage(greeting=greeting))
         call = stub.Session(_drain(outgoing))
         try:
-            async for message in call:
+            messages = aiter(call)
+            first = await anext(messages, pb.RmMessage())
+            if not is_rm_proof(first.proof.proof, attempt.token, attempt.app_id, nonce):
+                raise _StrangerError("what listens there is not the ResourceManager of this attempt")
+            outgoing.put_nowait(pb.AmMessage(register=self._register()))
+            for message in self._pending():
+                outgoing.put_nowait(message)
+            self._outgoing = outgoing
+            async for message in messages:
                 yield message
         finally:
             call.cancel()

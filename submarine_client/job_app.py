@@ -23,6 +23,7 @@ from themis.config.names import check_app_name, check_label, check_queue_name, l
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
 from themis.errors import InputError, UnknownNameError
+from themis.number_parsing import as_whole
 from themis.values import Value
 
 COMMAND_LINE = "job run"
@@ -194,7 +195,8 @@ def _conf(options: Given) -> dict[str, int]:
             if name.startswith("themis."):
                 raise UnknownNameError("setting in --conf", name, CONF)
             continue  # A setting of Hadoop's: noted, not refused.
-        if not (text.isascii() and text.isdigit() and int(text) >= CONF[name].low):
+        number = as_whole(text)
+        if number is None or number < CONF[name].low:
             raise InputError(f"--conf {name} must be a whole number of {CONF[name].low} or more", value=text)
-        values[name] = int(text)
+        values[name] = number
     return values

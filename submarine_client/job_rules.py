@@ -8,6 +8,7 @@ from submarine_client.job_flags import FLAGS, Given
 from submarine_client.resources import parse_resources
 from themis.apps import NO_FRAMEWORK, PYTORCH, TENSORFLOW
 from themis.errors import InputError, UnknownNameError
+from themis.number_parsing import as_whole
 
 FRAMEWORKS = {"tensorflow": TENSORFLOW, "pytorch": PYTORCH, "standalone": NO_FRAMEWORK}
 """The values of `--framework`, and what a group file calls them."""
@@ -36,9 +37,10 @@ def check_rules(options: Given) -> None:
 def whole(options: Given, name: str, default: int) -> int:
     """Return the value of a flag as a whole number of 0 or more."""
     text = options.get(name, (str(default),))[0]
-    if not (text.isascii() and text.isdigit()):
+    number = as_whole(text)
+    if number is None:
         raise InputError(f"--{name} must be a whole number", value=text)
-    return int(text)
+    return number
 
 
 def framework_of(options: Given) -> str:

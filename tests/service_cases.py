@@ -9,7 +9,6 @@ from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
-from rm_plugin.service.attempt_token import hashed
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.host_process import AgentHost
 from rm_plugin.service.log_summary import report_unreadable
@@ -24,6 +23,7 @@ from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StateStore
 from rm_plugin.solvers.registry import solver
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.attempt_proof import hashed
 from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.clock import VirtualClock
 from themis.cluster import Cluster, DeviceType, Machine

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from themis.errors import InputError
+from themis.number_parsing import as_whole
 from themis.values import Value
 
 
@@ -59,6 +60,7 @@ def parse_address(text: object) -> Address:
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not (host and colon and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
+    number = as_whole(port) or 0
+    if not (host and colon and 0 < number < 2**16):
         raise InputError("an address in TF_CONFIG does not parse", value=text, remedy="write host:port")
-    return Address(host, int(port))
+    return Address(host, number)

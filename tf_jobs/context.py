@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tf_jobs.addresses import Address, read_addresses
 from themis.errors import InputError, UnknownNameError
+from themis.number_parsing import as_whole
 from themis.values import Value
 
 LEVELS = ("slot", "machine", "rack", "cluster")
@@ -104,9 +105,10 @@ def count_gpus(text: str, *, default: int) -> int:
     total = 0
     for part in text.split(","):
         machine, colon, count = part.strip().rpartition(":")
-        if not (machine and colon and count.isdecimal() and int(count) > 0):
+        gpus = as_whole(count)
+        if not (machine and colon and gpus):
             raise InputError("THEMIS_GPUS does not parse", value=text, remedy="write machine:count, e.g. m0:2,m1:1")
-        total += int(count)
+        total += gpus
     return total
 
 
@@ -124,9 +126,10 @@ def _whole(environment: Mapping[str, str], name: str, default: int, *, low: int)
     text = environment.get(name)
     if not text:
         return default
-    if not text.isdecimal() or int(text) < low:
+    number = as_whole(text)
+    if number is None or number < low:
         raise InputError(f"{name} is not a whole number of {low} or more", value=text, remedy=f"e.g. {default}")
-    return int(text)
+    return number
 
 
 def _factor(environment: Mapping[str, str], name: str, remedy: str) -> float:

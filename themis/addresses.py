@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from themis.number_parsing import as_whole
+
 
 def keepalive_options(addresses: str) -> tuple[tuple[str, int], ...]:
     """Return options of a channel to several addresses, so that it leaves a machine that is down.
@@ -28,7 +30,7 @@ def is_address(text: str) -> bool:
     """
     host, _, port = text.rpartition(":")
     plain = not any(character.isspace() or character in "/," for character in host)
-    return bool(host) and plain and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    return bool(host) and plain and 0 < (as_whole(port) or 0) < 65536
 
 
 def grpc_target(addresses: str) -> str:

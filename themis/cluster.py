@@ -10,6 +10,7 @@ from functools import cached_property
 from msgspec import field
 
 from themis.errors import InputError, UnknownNameError
+from themis.number_parsing import as_whole
 from themis.values import Value
 
 
@@ -101,10 +102,10 @@ class GpuId(Value, frozen=True, order=True):
     def parse(cls, text: str) -> GpuId:
         """The inverse of `str`; malformed text raises InputError."""
         machine_id, separator, index = text.rpartition("/")
-        # `isdigit` alone lets through what `int` refuses, superscripts for instance.
-        if not machine_id or not separator or not (index.isascii() and index.isdigit()):
+        number = as_whole(index)
+        if not machine_id or not separator or number is None:
             raise InputError("malformed GPU id", value=text, remedy="write MACHINE/INDEX")
-        return cls(machine_id, int(index))
+        return cls(machine_id, number)
 
 
 class Machine(Value, frozen=True, kw_only=True):

@@ -78,10 +78,11 @@ def files_in(code: CodeArchive) -> dict[str, bool]:
 
 
 def _files_of(name: str, path: Path, source: str) -> Iterator[tuple[str, Path]]:
-    if path.is_file():
+    # Not `Path.is_file`, which fails for a name that is too long.
+    if os.path.isfile(path):  # noqa: PTH113
         yield (path.name if name == "." else name), path
         return
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112
         raise InputError(f"{source}: there is no such file or folder", value=str(path), remedy="check its spelling")
     prefix = "" if name == "." else f"{name}/"
     for folder, folders, names in os.walk(path):

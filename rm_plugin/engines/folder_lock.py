@@ -40,6 +40,7 @@ FRESH_S = 20.0
 LOOK_S = 1.0
 _REPORT_S = 60.0
 """Seconds between two log lines about a folder that is still unreachable."""
+_YEAR_9999_S = 253_000_000_000.0
 _STANDBY = "standby-"
 _NAME = re.compile(r"lock-(\d{8,})")
 
@@ -62,6 +63,11 @@ class LockHolder(Value, frozen=True, kw_only=True):
     user: str
     state_dir: str
     since_s: float
+
+    def __post_init__(self) -> None:
+        # A damaged file: the operating system knows no such process, or no calendar such a time.
+        if not (0 < self.pid < 2**31 and 0.0 <= self.since_s < _YEAR_9999_S and math.isfinite(self.started_s)):
+            raise ValueError("no process holds a lock like this")
 
     @classmethod
     def this_process(cls, state_dir: Path) -> LockHolder:
@@ -312,7 +318,8 @@ class FolderLock:
         """Return the process in a file. None if the file is gone or damaged."""
         try:
             return convert(json.loads(self._folder.read(file.name) or b""), LockHolder)
-        except ValueError:
+        except (ValueError, RecursionError):
+            # Such as lists without end.
             return None
 
 

@@ -60,6 +60,7 @@ class YarnEngine:
     def __init__(self, settings: RmSettings, overlay: Cluster | None) -> None:
         self.poll_s = settings.yarn.poll_s
         self._settings = settings.yarn
+        self._admins = settings.admins
         self._environment = _environment(settings.yarn, os.environ)
         self._overlay = overlay
         self._client: YarnClient | None = None
@@ -129,6 +130,7 @@ class YarnEngine:
             settings=self._settings,
             node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
             lock=lock,
+            admins=self._admins,
         )
         return self._launcher
 

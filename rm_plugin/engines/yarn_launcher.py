@@ -107,6 +107,7 @@ class YarnAppLauncher:
         settings: Sizes, queue and intervals.
         node_addresses: Web addresses of the NodeManagers where an app may have containers.
         lock: Confirmed before each submission and each kill.
+        admins: Administrators of the ResourceManager, who may look at all applications and kill them in YARN, too.
     """
 
     def __init__(
@@ -119,7 +120,9 @@ class YarnAppLauncher:
         settings: YarnSettings,
         node_addresses: Callable[[str], Sequence[str]],
         lock: HeldLock | None = None,
+        admins: Sequence[str] = (),
     ) -> None:
+        self._admins = admins
         self._client = client
         self._lock = lock or NoLock()
         self._run_tag = f"themis-run:{run_id}"
@@ -243,7 +246,7 @@ class YarnAppLauncher:
         queue = self._moved.get(launch.app_id) or settings.queue or launch.queue or "default"
         ascii_queue = queue.encode("ascii", "replace").decode()
         tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{user}"[:100], f"{_QUEUE_TAG}{ascii_queue}"[:100])
-        acl = _acl(launch.user, current_user())
+        acl = _acl(launch.user, current_user(), *self._admins)
         return AppSubmission(
             name=launch.name or launch.app_id,
             launch=ProcessLaunch(
@@ -439,7 +442,7 @@ def _last_words(diagnostics: str) -> str:
 
 
 def _acl(*users: str) -> str:
-    """Who may look at an app and kill it where YARN checks, whosever it is in YARN: its submitter, and we ourselves."""
+    """Who may look at an app and kill it where YARN checks: its submitter, the service's user and administrators."""
     # After a blank come groups, and a comma ends a name: who is called so cannot be named.
     return ",".join(sorted({user for user in users if user and not re.search(r"[\s,*]", user)}))
 

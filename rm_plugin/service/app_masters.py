@@ -16,7 +16,6 @@ from weakref import WeakValueDictionary
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.app_quotas import AppQuotas
-from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
@@ -25,6 +24,7 @@ from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
 from themis.apps import AppSpec
+from themis.attempt_proof import hashed, new_token
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
+
+MAX_KEYS = 10_000
+"""Budgets kept at the same time: a few MB."""
 
 
 @dataclass(slots=True)
@@ -33,3 +37,24 @@ class Budget:
         if allowed:
             self._left -= amount
         return allowed
+
+
+class Budgets:
+    """A budget for each caller. Of more than `MAX_KEYS`, the one that took least recently is forgotten.
+
+    Args:
+        most: As in `Budget`.
+        per_s: As in `Budget`.
+    """
+
+    def __init__(self, most: float, per_s: float) -> None:
+        self._most, self._per_s = most, per_s
+        self._of: OrderedDict[str, Budget] = OrderedDict()
+
+    def take(self, key: str, now_s: float) -> bool:
+        """Take 1 from the budget of a caller if as much is left. Returns whether it was taken."""
+        budget = self._of.setdefault(key, Budget(self._most, self._per_s))
+        self._of.move_to_end(key)
+        if len(self._of) > MAX_KEYS:
+            self._of.popitem(last=False)
+        return budget.take(1.0, now_s)

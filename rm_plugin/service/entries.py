@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import Wait
-from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
+from themis.attempt_proof import as_hashed
 from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
 from themis.queues import AppOwner

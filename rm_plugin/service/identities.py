@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import pwd
@@ -13,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from rm_plugin.service.budget import Budget
+from rm_plugin.service.budget import Budgets
 from rm_plugin.service.changes import Change, Changes
 from themis.clock import Clock
 from themis.config.names import check_account_name
@@ -29,7 +30,8 @@ LOCAL_TOKEN_S = 600.0
 """How long a token of the local socket is valid."""
 
 MAX_CALLS, CALLS_PER_S = 1_000.0, 50.0
-"""Calls and requests of pages of a user: at most at once, and each second after that."""
+"""Calls and requests of pages of a user, or of all unknown readers of a network: at most at once, and each second
+after that."""
 
 ACTION_STEP_S = 300
 """Seconds after which pages carry a new text for actions. One is valid for one to two of these steps."""
@@ -80,7 +82,7 @@ class Identities:
         self._admins = frozenset(admins) | {self.user}
         self._clock = clock
         self._queues = queues
-        self._calls: dict[str, Budget] = {}
+        self._calls = Budgets(MAX_CALLS, CALLS_PER_S)
         # Local tokens end with the process. A client whose token is refused asks for another one.
         self._key = secrets.token_bytes(32)
 
@@ -120,19 +122,28 @@ class Identities:
         if not token.startswith(LOCAL + "."):
             self.of_token(token)
 
-    def count_call(self, caller: Identity | None) -> None:
-        """Count a call of a user, or of a reader who is not known: these count together. Administrators are trusted.
+    def count_call(self, caller: Identity) -> None:
+        """Count a call of a user. Administrators are trusted.
 
         Raises:
             TooManyCallsError: The user calls too often. One who floods the service must not slow the others down.
         """
-        if caller is not None and caller.is_admin:
-            return
-        user = caller.user if caller is not None else ""
-        budget = self._calls.setdefault(user, Budget(MAX_CALLS, CALLS_PER_S))
-        if not budget.take(1.0, self._clock.now_s()):
+        if not caller.is_admin:
+            self._count(f"user {caller.user}", caller.user)
+
+    def count_stranger(self, address: str) -> None:
+        """Count a request of a reader who is not known, by the network that the request comes from.
+
+        Raises:
+            TooManyCallsError: Too many come from there.
+        """
+        network = _network(address)
+        self._count(f"network {network}", f"readers without a token at {network}")
+
+    def _count(self, key: str, who: str) -> None:
+        if not self._calls.take(key, self._clock.now_s()):
             remedy = f"call at most {CALLS_PER_S:g} times a second"
-            raise TooManyCallsError("too many calls", value=user or "readers without a token", remedy=remedy)
+            raise TooManyCallsError("too many calls", value=who, remedy=remedy)
 
     # ---- local users ----
 
@@ -242,6 +253,20 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _network(address: str) -> str:
+    """Return what one reader has of addresses: one of IPv4, and of IPv6 all that share their first 64 bits.
+
+    >>> _network("::ffff:192.0.2.1"), _network("2001:db8::7")
+    ('192.0.2.1/32', '2001:db8::/64')
+    """
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "an unknown address"
+    known = getattr(known, "ipv4_mapped", None) or known
+    return str(ipaddress.ip_network((known, 32 if known.version == 4 else 64), strict=False))
 
 
 def _digest(token: str) -> str:

@@ -19,7 +19,6 @@ from rm_plugin.service.app_masters import LAUNCH_WAIT_S, AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
 from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
-from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import BYTES_PER_S, MESSAGES_PER_S, AppEntries, AppEntry
@@ -30,13 +29,20 @@ from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.log_summary import UsageKey
-from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
+from rm_plugin.service.message_checks import (
+    check_greeting,
+    check_message,
+    check_reference,
+    check_registration,
+    read_detail,
+)
 from rm_plugin.service.own_page import OwnPages
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
+from themis.attempt_proof import proves, rm_proof
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.queues_file import load_queues
@@ -476,6 +482,22 @@ class ResourceManager:
         return self._registered[2]
 
     # ---- for sessions ----
+
+    async def greet(self, message: pb.Greeting) -> pb.Proof:
+        """Return the proof that this is the ResourceManager of an attempt (`attempt_proof`).
+
+        Raises:
+            InputError: The attempt is unknown or over.
+            UnreachableError: Another ResourceManager has taken over.
+        """
+        try:
+            entry = self.entries.get(check_reference(message.app_id))
+            check_greeting(message, entry)
+        except InputError:
+            # As in `register`.
+            await self._lock.confirm()
+            raise
+        return pb.Proof(proof=rm_proof(entry.token_sha256, entry.app_id, message.nonce))
 
     async def register(self, message: pb.Register, peer: str = "") -> tuple[AppEntry, Session]:
         """Open the session of an attempt, once the registration is written.

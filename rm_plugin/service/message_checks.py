@@ -14,8 +14,8 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 
-from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.entries import AppEntry
+from themis.attempt_proof import proves
 from themis.cluster import Cluster, Level
 from themis.errors import InputError
 from themis.events import EMITTERS, Emitter
@@ -51,6 +51,18 @@ _ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED, AppState
 _LEVELS = frozenset(level.label for level in Level)
 
 
+def check_greeting(message: pb.Greeting, app: AppEntry) -> None:
+    """Raise InputError if an attempt needs no proof of the ResourceManager: it is over, or its nonce is invalid."""
+    check_not_over(message.attempt, app)
+    _check_name("nonce", message.nonce)
+
+
+def check_not_over(attempt: int, app: AppEntry) -> None:
+    """Raise InputError if an attempt of an app is over."""
+    if not app.is_admitted or attempt < app.attempt or (app.resting_view and attempt == app.attempt):
+        raise InputError("this attempt is over", value=f"{app.app_id} attempt {attempt}")
+
+
 def check_registration(message: pb.Register, app: AppEntry, newest_attempt: int) -> None:
     """Raise InputError if an attempt may not open a session: wrong token, no or old attempt, or invalid fields.
 
@@ -61,8 +73,7 @@ def check_registration(message: pb.Register, app: AppEntry, newest_attempt: int)
     """
     if not proves(message.token, app.token_sha256):
         raise InputError("the token is not this app's", value=app.app_id)
-    if not app.is_admitted or message.attempt < app.attempt or (app.resting_view and message.attempt == app.attempt):
-        raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
+    check_not_over(message.attempt, app)
     if message.attempt > newest_attempt:
         raise InputError("the engine has not started this attempt", value=f"{app.app_id} attempt {message.attempt}")
     if message.attempt == app.registered_attempt and app.registered_pid not in (0, message.pid):

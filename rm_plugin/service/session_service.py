@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
@@ -21,7 +21,9 @@ from themis.wire import themis_pb2_grpc as rpc
 LOG = logging.getLogger("themis.rm")
 
 REGISTER_S = 30.0
-"""Seconds within which a new session must register."""
+"""Seconds within which a new session must send its greeting, and then register."""
+
+_Answer = TypeVar("_Answer")
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -36,8 +38,16 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
     async def Session(
         self, request_iterator: AsyncIterator[pb.AmMessage], context: Context
     ) -> AsyncIterator[pb.RmMessage]:
-        """One session: the first message must register the attempt."""
-        entry, stream = await self._register(request_iterator, context)
+        """One session: a greeting, which is answered with a proof, and the registration of the attempt."""
+        first = await self._first(request_iterator)
+        if first is not None and first.WhichOneof("body") == "greeting":
+            proof = await _answered(self._manager.greet(first.greeting), context)
+            yield pb.RmMessage(proof=proof)
+            first = await self._first(request_iterator)
+        if first is None or first.WhichOneof("body") != "register":
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
+            raise AssertionError("abort raises")
+        entry, stream = await _answered(self._manager.register(first.register, context.peer()), context)
         reader = asyncio.get_running_loop().create_task(self._read(request_iterator, entry, stream))
         try:
             async for message in stream.outgoing():
@@ -51,24 +61,12 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
                 await reader
             self._manager.disconnected(entry, stream)
 
-    async def _register(
-        self, messages: AsyncIterator[pb.AmMessage], context: Context
-    ) -> tuple[AppEntry, session.Session]:
-        try:
+    async def _first(self, messages: AsyncIterator[pb.AmMessage]) -> pb.AmMessage | None:
+        """Return the next message of a session that has not registered; None if none comes in time."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REGISTER_S):
-                first = await anext(aiter(messages), None)
-        except TimeoutError:
-            first = None
-        if first is not None and first.WhichOneof("body") == "register":
-            try:
-                return await self._manager.register(first.register, context.peer())
-            except UnreachableError as error:
-                # The app master tries again; a refusal would end it.
-                await context.abort(grpc.StatusCode.UNAVAILABLE, refusal_text(error))
-            except InputError as error:
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error))
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
-        raise AssertionError("abort raises")
+                return await anext(aiter(messages), None)
+        return None
 
     async def _read(self, messages: AsyncIterator[pb.AmMessage], entry: AppEntry, stream: session.Session) -> None:
         try:
@@ -79,3 +77,15 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
                 await self._manager.receive(entry, stream, message)
         finally:
             stream.close()
+
+
+async def _answered(work: Awaitable[_Answer], context: Context) -> _Answer:
+    """Return what the manager answers, or end the session with its refusal."""
+    try:
+        return await work
+    except UnreachableError as error:
+        # The app master tries again; a refusal would end it.
+        await context.abort(grpc.StatusCode.UNAVAILABLE, refusal_text(error))
+    except InputError as error:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error))
+    raise AssertionError("abort raises")

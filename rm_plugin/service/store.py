@@ -39,7 +39,7 @@ class StoredApp(Value, frozen=True, kw_only=True):
 
     Attributes:
         attempt: Number of the newest attempt, 0 before the first.
-        token: Hash of the token by which its newest app master proves itself (`attempt_token`).
+        token: Hash of the token by which its newest app master proves itself (`themis.attempt_proof`).
         spec: The specification, as the wire encodes it.
         pid: Process id of the newest app master, 0 when there is none.
         started_at_s: When it first held a GPU, in seconds since the epoch; None before.

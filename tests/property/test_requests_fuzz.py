@@ -4,6 +4,7 @@ The targets are all methods of the wire and all addresses of the pages, so a new
 """
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.routes import application
 from rm_plugin.service.web.usage_history import UsageHistory
+from themis.errors import InputError
 from themis.web.static_files import ROUTE
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -96,6 +98,22 @@ def test_any_request_of_a_user_or_an_administrator_is_answered_or_refused(tmp_pa
         asyncio.run(scenario(calls))
 
     each()
+
+
+@seed(3)
+@FUZZ
+@given(st.data())
+def test_any_greeting_of_an_app_master_has_a_proof_or_is_refused(tmp_path_factory, data):
+    async def scenario():
+        async with memory_service(tmp_path_factory.mktemp("rm")) as rm:
+            entry, _ = await rm.registered(SPEC)
+            greeting = pb.Greeting(app_id=entry.app_id, attempt=entry.attempt, nonce="once")
+            for _ in range(20):
+                with contextlib.suppress(InputError):
+                    assert (await rm.manager.greet(greeting)).proof
+                change(data.draw, greeting)
+
+    asyncio.run(scenario())
 
 
 TEXTS = st.sampled_from(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from themis.errors import InputError
 from themis.hadoop.configuration import HadoopConfiguration
 from themis.hadoop.errors import HadoopConfigurationError
+from themis.number_parsing import as_whole
 from themis.values import Value
 
 SCHEMES = ("hdfs", "webhdfs")
@@ -135,6 +136,7 @@ def _split(address: str) -> tuple[str, int | None]:
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
         return address, None
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    number = as_whole(port) or 0
+    if not 0 < number < 65536:
         raise InputError("no such port in an HDFS address", value=address, remedy=f"known: {KNOWN}")
-    return host, int(port)
+    return host, number

@@ -361,7 +361,7 @@ class Lease(_message.Message):
     def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class AmMessage(_message.Message):
-    __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish", "rest")
+    __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish", "rest", "greeting")
     ID_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
@@ -371,6 +371,7 @@ class AmMessage(_message.Message):
     JOB_EVENT_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
     REST_FIELD_NUMBER: _ClassVar[int]
+    GREETING_FIELD_NUMBER: _ClassVar[int]
     id: int
     register: Register
     rho: RhoReport
@@ -380,7 +381,18 @@ class AmMessage(_message.Message):
     job_event: JobEvent
     finish: Finish
     rest: Rest
-    def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., rest: _Optional[_Union[Rest, _Mapping]] = ...) -> None: ...
+    greeting: Greeting
+    def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., rest: _Optional[_Union[Rest, _Mapping]] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ...) -> None: ...
+
+class Greeting(_message.Message):
+    __slots__ = ("app_id", "attempt", "nonce")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    attempt: int
+    nonce: str
+    def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid", "page_url", "engine_id", "has_code")
@@ -625,7 +637,7 @@ class Finish(_message.Message):
     def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ...) -> None: ...
 
 class RmMessage(_message.Message):
-    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster", "ask_rest")
+    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster", "ask_rest", "proof")
     ID_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     ASK_RHO_FIELD_NUMBER: _ClassVar[int]
@@ -635,6 +647,7 @@ class RmMessage(_message.Message):
     SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ASK_REST_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     id: int
     registered: Registered
     ask_rho: AskRho
@@ -644,7 +657,14 @@ class RmMessage(_message.Message):
     shut_down: ShutDown
     cluster: ClusterUpdate
     ask_rest: AskRest
-    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ..., ask_rest: _Optional[_Union[AskRest, _Mapping]] = ...) -> None: ...
+    proof: Proof
+    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ..., ask_rest: _Optional[_Union[AskRest, _Mapping]] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ...) -> None: ...
+
+class Proof(_message.Message):
+    __slots__ = ("proof",)
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    proof: str
+    def __init__(self, proof: _Optional[str] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available", "task_log_mb", "code")

@@ -2,8 +2,10 @@
 
 A frame is a line of JSON, its header, then `size` bytes of payload. The task host (H) connects to the app master (A):
 
-    H: {"kind": "hello", "size": 0, "seat": "app1-1-7", "token": "..", "pid": 41, "task_run": 1,
-        "address": "10.0.0.4:40123", "job_dir": "/tmp/job"}
+    H: {"kind": "hello", "size": 0, "seat": "app1-1-7", "nonce": ".."}
+    A: {"kind": "proof", "size": 0, "nonce": "..", "proof": ".."}
+    H: {"kind": "join", "size": 0, "proof": "..", "pid": 41, "task_run": 1, "address": "10.0.0.4:40123",
+        "job_dir": "/tmp/job"}
     A: {"kind": "welcome", "size": 0, "received": {}}
     A: {"kind": "code", "size": 2048, "task_run": 1, "offset": 0}, then 2048 bytes, if code travels with the app
     A: {"kind": "run", "size": 0, "task_run": 1, "command": ["python", "train.py"], ..}
@@ -14,6 +16,9 @@ A frame is a line of JSON, its header, then `size` bytes of payload. The task ho
     H: {"kind": "ready", "size": 0, "task_run": 2, "address": "10.0.0.4:40127", "job_dir": "/tmp/job-2"}
     A: {"kind": "leave", "size": 0}
 
+Each side proves that it knows the token of the seat, which itself does not travel. Otherwise another user's process
+that took the port of an app master that died would get the token, and could order the host to run any program.
+
 `task_run` numbers the tasks of one container. `stop` asks a task to end, and `refused` ends a host that the app master
 does not know. If the connection breaks, the host connects again. `welcome` has the number of bytes that the app
 master has of each file, the orders are repeated, and each side ignores what it knows.
@@ -22,7 +27,9 @@ master has of each file, the orders are repeated, and each side ignores what it 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +43,9 @@ ADDRESS_VARIABLE = "THEMIS_AM_ADDRESS"
 SEAT_VARIABLE = "THEMIS_SEAT_ID"
 TOKEN_VARIABLE = "THEMIS_SEAT_TOKEN"
 LOG_DIR_VARIABLE = "THEMIS_TASK_LOG_DIR"
+
+APP_MASTER, TASK_HOST = "app master", "task host"
+"""The sides of a connection in their proofs."""
 
 
 class BrokenFrameError(ConnectionError):
@@ -54,6 +64,22 @@ def encode(kind: str, payload: bytes = b"", **fields: object) -> bytes:
     """Encode a frame as bytes. JSON must be able to represent the fields."""
     header = {"kind": kind, "size": len(payload), **fields}
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + payload
+
+
+def new_nonce() -> str:
+    """Return a text that is used once, so that no proof is valid a second time."""
+    return secrets.token_hex(16)
+
+
+def proof(token: str, who: str, seat_id: str, host_nonce: str, app_master_nonce: str) -> str:
+    """Return what proves that one side, `who`, knows the token of a seat on this connection."""
+    content = json.dumps([who, seat_id, host_nonce, app_master_nonce])
+    return hmac.new(token.encode(), content.encode(), "sha256").hexdigest()
+
+
+def is_proven(frame: Frame, expected: str) -> bool:
+    """Whether a frame carries the expected proof, compared in constant time."""
+    return hmac.compare_digest(str(frame.fields.get("proof")).encode("utf-8", "replace"), expected.encode())
 
 
 async def read(reader: asyncio.StreamReader) -> Frame | None:

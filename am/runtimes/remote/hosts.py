@@ -1,4 +1,4 @@
-"""The app master's server for its task hosts. They connect with a token, receive orders, and send their tasks' output.
+"""The app master's server for its task hosts. They prove who they are, receive orders, and send their tasks' output.
 
 `frames` describes the protocol.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 import secrets
@@ -87,7 +86,7 @@ class TaskHosts:
     # ---- seats ----
 
     def expect(self, seat_id: str) -> str:
-        """Accept a host for this seat. Returns the token that the host must send."""
+        """Accept a host for this seat. Returns the token that the host must know."""
         state = self._hosts[seat_id] = HostState()
         return state.token
 
@@ -194,7 +193,7 @@ class TaskHosts:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         state: HostState | None = None
         try:
-            state = self._welcome(await frames.read(reader), writer)
+            state = await self._welcome(reader, writer)
             while state is not None and (frame := await frames.read(reader)) is not None:
                 self._take(state, frame)
         except (ConnectionError, OSError) as error:
@@ -204,30 +203,39 @@ class TaskHosts:
                 state.writer = None
             writer.close()
 
-    def _welcome(self, hello: Frame | None, writer: asyncio.StreamWriter) -> HostState | None:
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HostState | None:
+        hello = await frames.read(reader)
         if hello is None or hello.kind != "hello":
             return None
-        fields = hello.fields
-        state = self._hosts.get(str(fields.get("seat")))
+        seat_id, host_nonce = str(hello.fields.get("seat")), str(hello.fields.get("nonce"))
+        state = self._hosts.get(seat_id)
         if state is None:
             writer.write(frames.encode("refused"))
             return None
-        if not hmac.compare_digest(state.token.encode(), str(fields.get("token")).encode()):
-            LOG.warning("a task host sent a wrong token")
+        nonces = (seat_id, host_nonce, own_nonce := frames.new_nonce())
+        own_proof = frames.proof(state.token, frames.APP_MASTER, *nonces)
+        writer.write(frames.encode("proof", nonce=own_nonce, proof=own_proof))
+        join = await frames.read(reader)
+        if join is None or not frames.is_proven(join, frames.proof(state.token, frames.TASK_HOST, *nonces)):
+            LOG.warning("a task host does not know the token of its seat")
+            return None
+        if self._hosts.get(seat_id) is not state:
+            # Forgotten meanwhile.
+            writer.write(frames.encode("refused"))
             return None
         if state.writer is not None:
             state.writer.close()
         state.writer = writer
-        state.pid = int(fields["pid"])
+        state.pid = int(join.fields["pid"])
         writer.write(frames.encode("welcome", received=state.received))
         # Repeat the last order, which the broken connection may have lost. The host ignores it if it has it already.
         if state.leaving:
             writer.write(_LEAVE)
-        elif int(fields["task_run"]) != state.task_run:
+        elif int(join.fields["task_run"]) != state.task_run:
             writer.write(_next(state))
         else:
             writer.write(state.order)
-            _placed(state, hello)
+            _placed(state, join)
         return state
 
     def _take(self, state: HostState, frame: Frame) -> None:

@@ -104,12 +104,7 @@ class TaskHost:
             writer.close()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            frames.encode("hello", seat=self._seat_id, token=self._token, pid=os.getpid(), **self._place(writer))
-        )
-        welcome = await frames.read(reader)
-        if welcome is None:
-            raise ConnectionError("the app master did not answer")
+        welcome = await self._join(reader, writer)
         if welcome.kind != "welcome":
             self._handle(welcome)
             return
@@ -126,6 +121,23 @@ class TaskHost:
             for work in works:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Frame:
+        """Return the app master's answer, once each side has proven that it knows the token of the seat.
+
+        An app master that has forgotten the seat refuses without a proof: this ends the task, as its silence would.
+        """
+        own_nonce = frames.new_nonce()
+        writer.write(frames.encode("hello", seat=self._seat_id, nonce=own_nonce))
+        answer = await _answer(reader)
+        if answer.kind == "refused":
+            return answer
+        nonces = (self._seat_id, own_nonce, str(answer.fields.get("nonce")))
+        if not frames.is_proven(answer, frames.proof(self._token, frames.APP_MASTER, *nonces)):
+            raise ConnectionError("another process listens at the address of the app master")
+        own_proof = frames.proof(self._token, frames.TASK_HOST, *nonces)
+        writer.write(frames.encode("join", proof=own_proof, pid=os.getpid(), **self._place(writer)))
+        return await _answer(reader)
 
     def _place(self, writer: asyncio.StreamWriter) -> dict[str, Any]:
         """Return the address and the folder of this run's task."""
@@ -223,6 +235,13 @@ class TaskHost:
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+
+async def _answer(reader: asyncio.StreamReader) -> Frame:
+    answer = await frames.read(reader)
+    if answer is None:
+        raise ConnectionError("the app master did not answer")
+    return answer
 
 
 def _notice_silence(connection: socket.socket) -> None:

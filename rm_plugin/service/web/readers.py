@@ -16,9 +16,17 @@ _BASIC = "Basic "
 
 
 async def reader_of(request: web.Request, identities: Identities) -> Identity | None:
-    """Return the reader of a page as `_known_reader` does, and count the request (`Identities.count_call`)."""
+    """Return the reader of a page as `_known_reader` does, and count the request: of a user, or of an address.
+
+    Raises:
+        NoIdentityError: As `_known_reader`.
+        TooManyCallsError: The user, or the network of a reader who is not known, asks too often.
+    """
     reader = await _known_reader(request, identities)
-    identities.count_call(reader)
+    if reader is None:
+        identities.count_stranger(request.remote or "")
+    else:
+        identities.count_call(reader)
     return reader
 
 

@@ -503,15 +503,60 @@ def test_invalid_frames_are_rejected(tmp_path, app_id, rubbish):
     assert (answer, exit_.succeeded) == (b"", True)
 
 
-def test_wrong_token_is_rejected(tmp_path, app_id):
+def test_host_that_does_not_know_the_token_gets_no_orders(tmp_path, app_id):
     async def scenario(world):
-        world.hosts.expect("s-9")
+        token = world.hosts.expect("s-9")
         _, _, port = world.address.rpartition(":")
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
-        claim = {"task_run": 1, "address": "127.0.0.1:1", "job_dir": "", "pid": 1}
-        writer.write(frames.encode("hello", seat="s-9", token="guess", **claim))
-        answer = await asyncio.wait_for(reader.read(), 10)
-        writer.close()
-        return answer
+        kinds = []
+        for guess in ("guess", token):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+            writer.write(frames.encode("hello", seat="s-9", nonce="n"))
+            answer = (await frames.read(reader)).fields
+            assert answer["proof"] == frames.proof(token, frames.APP_MASTER, "s-9", "n", answer["nonce"])
+            # Not what the app master sent itself, and not that of another connection.
+            own_proof = frames.proof(guess, frames.TASK_HOST, "s-9", "n", answer["nonce"])
+            place = {"task_run": 1, "address": "127.0.0.1:1", "job_dir": "", "pid": 1}
+            writer.write(frames.encode("join", proof=own_proof, **place))
+            reply = await asyncio.wait_for(frames.read(reader), 10)
+            kinds.append(reply and reply.kind)
+            writer.close()
+        return kinds
 
-    assert run(World(tmp_path, app_id), scenario) == b""
+    assert run(World(tmp_path, app_id), scenario) == [None, "welcome"]
+
+
+def test_process_that_takes_the_port_of_an_app_master_learns_no_token_and_gives_no_orders(
+    tmp_path, app_id, monkeypatch
+):
+    monkeypatch.setattr(task_host, "LOST_S", 0.5)
+    order = frames.encode("run", task_run=1, command=["/bin/sh", "-c", f"touch {tmp_path}/taken"], python=False,
+                          environment={}, marks={}, mirrored=[], code_bytes=0)  # fmt: skip
+    heard = []
+
+    async def impostor(reader, writer):
+        hello = await frames.read(reader)
+        heard.append(hello.fields)
+        nonce = hello.fields["nonce"]
+        # It knows no token: it repeats what it heard, and orders at once.
+        writer.write(frames.encode("proof", nonce=nonce, proof=nonce) + frames.encode("welcome", received={}) + order)
+        heard.append(await frames.read(reader))
+        writer.close()
+
+    async def scenario():
+        server = await asyncio.start_server(impostor, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        environment = {
+            frames.ADDRESS_VARIABLE: f"127.0.0.1:{port}", frames.SEAT_VARIABLE: "s-1",
+            frames.TOKEN_VARIABLE: "secret", "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
+        }  # fmt: skip
+        host = task_host.TaskHost(environment, tmp_path)
+        code = await host.run()
+        await host._task_run.clean()
+        server.close()
+        return code
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == task_host._EXIT_LOST
+    assert len(heard) >= 2
+    assert [sorted(fields) for fields in heard[::2]] == [["nonce", "seat"]] * len(heard[::2])
+    assert heard[1::2] == [None] * len(heard[1::2])
+    assert not (tmp_path / "taken").exists()

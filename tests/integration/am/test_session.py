@@ -4,9 +4,12 @@ import asyncio
 import logging
 
 import grpc
+import pytest
 
 from am.session import RmSession
+from themis.attempt_proof import hashed, rm_proof
 from themis.clock import WallClock
+from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -19,9 +22,13 @@ class BreakingService(rpc.ArbiterServiceServicer):
 
     async def Session(self, request_iterator, context):  # noqa: N802
         async for message in request_iterator:
+            if message.HasField("greeting"):
+                greeting = message.greeting
+                proof = rm_proof(hashed("secret"), greeting.app_id, greeting.nonce)
+                yield pb.RmMessage(proof=pb.Proof(proof=proof))
+                continue
             self.registrations.put_nowait(message.register)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the stream breaks")
-        yield pb.RmMessage()
 
 
 async def registrations(count: int) -> list[str]:
@@ -31,7 +38,7 @@ async def registrations(count: int) -> list[str]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     before = asyncio.all_tasks()
-    register = pb.Register(app_id="app-0001")
+    register = pb.Register(app_id="app-0001", token="secret")
     session = RmSession(f"127.0.0.1:{port}", lambda: register, lambda _: None, clock=WallClock(), give_up_s=60.0)
     running = asyncio.create_task(session.run())
     for _ in range(count):
@@ -53,3 +60,42 @@ def test_absence_is_logged_once(caplog):
     asyncio.run(registrations(4))
     ours = [record.message for record in caplog.records if record.name == "themis.am.session"]
     assert ours == ["session broke, trying again every 0.3 s: the stream breaks"]
+
+
+class Stranger(rpc.ArbiterServiceServicer):
+    """Listens at the address of a ResourceManager that is away, and tries to pass for it."""
+
+    def __init__(self) -> None:
+        self.heard: list[pb.AmMessage] = []
+        self.sessions = 0
+
+    async def Session(self, request_iterator, context):  # noqa: N802
+        self.sessions += 1
+        greeting = (await anext(aiter(request_iterator))).greeting
+        # It knows no hash of the token. The second time it sends orders without any proof.
+        if self.sessions % 2:
+            yield pb.RmMessage(proof=pb.Proof(proof=rm_proof("", greeting.app_id, greeting.nonce)))
+        yield pb.RmMessage(registered=pb.Registered(app_id="app-0001"))
+        yield pb.RmMessage(shut_down=pb.ShutDown(reason="mine"))
+        async for message in request_iterator:
+            self.heard.append(message)
+
+
+def test_process_at_the_address_of_the_resource_manager_gets_no_token_and_gives_no_orders() -> None:
+    async def scenario() -> tuple[Stranger, list[pb.RmMessage]]:
+        server, stranger = grpc.aio.server(), Stranger()
+        rpc.add_ArbiterServiceServicer_to_server(stranger, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        taken: list[pb.RmMessage] = []
+        register = pb.Register(app_id="app-0001", token="secret")
+        session = RmSession(f"127.0.0.1:{port}", lambda: register, taken.append, clock=WallClock(), give_up_s=0.5)
+        session.send(pb.AmMessage(finish=pb.Finish(state="FINISHED", diagnostics="mine")))
+        with pytest.raises(UnreachableError, match="unavailable"):
+            await asyncio.wait_for(session.run(), 20)
+        await server.stop(None)
+        return stranger, taken
+
+    stranger, taken = asyncio.run(scenario())
+    assert stranger.sessions >= 2
+    assert stranger.heard == [] and taken == []

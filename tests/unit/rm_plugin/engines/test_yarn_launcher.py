@@ -77,7 +77,7 @@ def run(yarn, scenario, react=None, lock=None, **settings):
 
         launcher = YarnAppLauncher(
             yarn, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(poll_s=0.01, **settings),
-            node_addresses=lambda app_id: ("n1:8042",), lock=lock,
+            node_addresses=lambda app_id: ("n1:8042",), lock=lock, admins=("chief",),
         )  # fmt: skip
         try:
             return await scenario(launcher, exits)
@@ -109,7 +109,7 @@ def test_submission_has_command_resources_and_tags(living):
         "user:ada",
         "themis-queue:research",
     }
-    assert (submission.view_acl, submission.modify_acl) == ("ada,themis", "ada,themis")
+    assert (submission.view_acl, submission.modify_acl) == ("ada,chief,themis", "ada,chief,themis")
     assert submission.launch.environment == {
         "A": "1", "B": "2", "THEMIS_APP_DIR": "app", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1",
         "THEMIS_STORAGE_URI": "hdfs:///s/app-1",
@@ -253,7 +253,7 @@ def test_user_name_cannot_widen_access_list(living, user):
         await launcher.launch(order(user=user))
 
     run(yarn, scenario)
-    assert yarn.submissions[0].modify_acl == "themis"
+    assert yarn.submissions[0].modify_acl == "chief,themis"
 
 
 def test_unreadable_answer_does_not_end_polling(living, caplog):

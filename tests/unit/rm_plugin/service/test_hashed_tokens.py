@@ -1,6 +1,6 @@
 """The store holds hashes of tokens, also where an earlier version stored the token itself."""
 
-from rm_plugin.service.attempt_token import as_hashed, hashed, proves
+from themis.attempt_proof import as_hashed, hashed, proves
 
 
 def test_token_of_an_earlier_store_is_hashed_once():

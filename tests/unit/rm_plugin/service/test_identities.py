@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from rm_plugin.service.budget import Budgets
 from rm_plugin.service.changes import Changes
 from rm_plugin.service.identities import CALLS_PER_S, MAX_CALLS, MAX_VALID_S, USER_TOKENS, Identities, UserToken
 from rm_plugin.service.recorder import Recorder
@@ -63,11 +64,41 @@ def test_user_who_calls_too_often_is_refused_for_a_while_and_others_are_not() ->
     with pytest.raises(TooManyCallsError, match="bob"):
         identities.count_call(bob)
     identities.count_call(ann)
-    identities.count_call(None)
+    identities.count_stranger("192.0.2.1")
     for _ in range(int(MAX_CALLS) + 1):
         identities.count_call(root)
     clock.advance_to(1000.0 + 2.0 / CALLS_PER_S)
     identities.count_call(bob)
+
+
+def test_unknown_reader_who_asks_too_often_shuts_out_its_own_network_alone() -> None:
+    identities = Identities(admins=(), anonymous=False, clock=VirtualClock(1000.0), user="service")
+    ann = identities.of_user("ann")
+    for own, others in (
+        (("192.0.2.1", "::ffff:192.0.2.1"), ("192.0.2.2", "2001:db8::1")),
+        (("2001:db8:0:1::1", "2001:db8:0:1:ffff::1", "2001:db8:0:1::1%eth0"), ("2001:db8:0:2::1",)),
+        (("", "not an address"), ("::1",)),
+    ):
+        for _ in range(int(MAX_CALLS)):
+            identities.count_stranger(own[0])
+        for address in own:
+            with pytest.raises(TooManyCallsError, match="without a token"):
+                identities.count_stranger(address)
+        for address in others:
+            identities.count_stranger(address)
+        identities.count_call(ann)
+
+
+def test_budgets_of_many_readers_take_bounded_memory_and_spare_those_who_are_there(monkeypatch) -> None:
+    monkeypatch.setattr("rm_plugin.service.budget.MAX_KEYS", 4)
+    budgets = Budgets(most=3, per_s=0.0)
+    assert [budgets.take("busy", 0.0) for _ in range(4)] == [True, True, True, False]
+    for number in range(20):
+        assert budgets.take(f"passing {number}", 0.0)
+        assert not budgets.take("busy", 0.0)
+    for number in range(4):
+        budgets.take(f"other {number}", 0.0)
+    assert budgets.take("busy", 0.0)
 
 
 class Users:

@@ -5,7 +5,7 @@ import re
 import pytest
 from web_cases import NOW_S, Elements, busy, run, served
 
-from rm_plugin.service.attempt_token import hashed
+from themis.attempt_proof import hashed
 from themis.cluster import GpuId
 
 

@@ -1,0 +1,83 @@
+"""The ResourceManager proves itself to an attempt that it knows, and to no other one."""
+
+import asyncio
+
+import grpc
+import pytest
+from service_cases import SPEC, known_token, registration
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.memory_service import MemoryService, memory_service
+from rm_plugin.service.session_service import ArbiterService
+from themis.attempt_proof import is_rm_proof
+from themis.errors import InputError
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+
+async def greeted(rm: MemoryService, **changes: object) -> tuple[AppEntry, pb.Greeting]:
+    """A running app whose token is known, and the greeting of its attempt."""
+    entry, _ = await rm.registered(SPEC)
+    known_token(entry)
+    values = {"app_id": entry.app_id, "attempt": entry.attempt, "nonce": "once"}
+    return entry, pb.Greeting(**{**values, **changes})
+
+
+def test_proof_is_for_one_app_one_nonce_and_one_token(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, greeting = await greeted(rm)
+            proof = (await rm.manager.greet(greeting)).proof
+            token = known_token(entry)
+            assert is_rm_proof(proof, token, entry.app_id, "once")
+            assert not is_rm_proof(proof, token, entry.app_id, "twice")
+            assert not is_rm_proof(proof, token, "app-0002", "once")
+            assert not is_rm_proof(proof, "another", entry.app_id, "once")
+            assert not is_rm_proof("\ud800", token, entry.app_id, "once")
+            assert token not in proof and entry.token_sha256 not in proof
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"app_id": "app-9999"}, "unknown app"),
+        ({"attempt": 0}, "this attempt is over"),
+        ({"nonce": "x" * 10_000}, "nonce"),
+    ],
+)
+def test_attempt_that_is_unknown_or_over_is_refused_at_once(tmp_path, changes, words):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            _, greeting = await greeted(rm, **changes)
+            with pytest.raises(InputError, match=words):
+                await rm.manager.greet(greeting)
+
+    asyncio.run(scenario())
+
+
+def test_session_answers_a_greeting_and_then_takes_the_registration(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, greeting = await greeted(rm)
+            server = grpc.aio.server()
+            rpc.add_ArbiterServiceServicer_to_server(ArbiterService(rm.manager), server)
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                call = rpc.ArbiterServiceStub(channel).Session()
+                await call.write(pb.AmMessage(greeting=greeting))
+                proof = (await call.read()).proof.proof
+                assert is_rm_proof(proof, known_token(entry), entry.app_id, "once")
+                await call.write(pb.AmMessage(register=registration(entry)))
+                assert (await call.read()).registered.app_id == entry.app_id
+                call.cancel()
+                over = rpc.ArbiterServiceStub(channel).Session()
+                await over.write(pb.AmMessage(greeting=pb.Greeting(app_id=entry.app_id, attempt=0)))
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await over.read()
+                assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            await server.stop(None)
+
+    asyncio.run(scenario())
