@@ -38,6 +38,23 @@ _QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppS
 _LAUNCHED = "AM container is launched"
 """YARN's words for an application that is still ACCEPTED, since its master has not registered yet."""
 
+_EXIT_CODE = re.compile(r"exited with\s+exitCode: (-?\d+)")
+_TIME = re.compile(r"^\[\d[^\]]*\]\s*")
+_FRAME = (
+    "Exception from container-launch",
+    "Container id:",
+    "Exit code:",
+    "Container exited with",
+    "Container killed on request",
+    "Killed by external signal",
+    "Last 4096 bytes of",
+    "Dump of the process-tree",
+    "|-",
+    "For more detailed output",
+    ". Failing",
+)
+"""How the lines begin that YARN puts around the end of an app master's log."""
+
 _ATTEMPT_TAG = "themis-attempt:"
 _QUEUE_TAG = "themis-queue:"
 """Tag with the queue to which an application was submitted. If YARN reports another one, its operator moved it."""
@@ -394,11 +411,16 @@ def _is_moved(report: AppReport) -> bool:
 
 
 def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
-    restarts, code, killed = 0, 1, ""
+    restarts, code, killed, words = 0, None, "", ""
     if report is not None:
         restarts = max(0, report.attempt - 1)
-        code = 0 if report.state is AppState.FINISHED else 1
-        killed = report.diagnostics.strip() or "killed in YARN" if report.state is AppState.KILLED else ""
+        if report.state is AppState.FINISHED:
+            code = 0
+        elif report.state is AppState.KILLED:
+            killed = report.diagnostics.strip() or "killed in YARN"
+        else:
+            codes = _EXIT_CODE.findall(report.diagnostics)
+            code, words = (int(codes[-1]) if codes else None), _last_words(report.diagnostics)
     return AmExit(
         app_id=followed.app_id,
         attempt=followed.attempt + restarts,
@@ -406,7 +428,14 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
         pid=followed.number,
         exit_code=code,
         killed=killed,
+        last_words=words,
     )
+
+
+def _last_words(diagnostics: str) -> str:
+    """The last line that an app master wrote, or YARN's reason for its end; empty if YARN quotes neither."""
+    lines = [_TIME.sub("", line.strip()) for line in diagnostics.partition("Diagnostics:")[2].splitlines()]
+    return next((line[:300] for line in reversed(lines) if line and not line.startswith(_FRAME)), "")
 
 
 def _acl(*users: str) -> str:

@@ -72,8 +72,7 @@ class GangAllocator:
     Args:
         machines: All machines of the round, also those without a free GPU.
         app_demands: One per app.
-        lease_s: Seconds of a lease. With it, a gang moves to a better place if that pays for its restart within the
-            lease. Without, gangs move to another device type at most.
+        lease_s: Seconds of a lease. A gang moves to a better place if that pays for its restart within the lease.
         blind_seed: With it, no gang is renewed, and all gangs are placed on random GPUs (`blind_fit`).
     """
 
@@ -81,7 +80,7 @@ class GangAllocator:
         self,
         machines: Iterable[FreeMachine],
         app_demands: Iterable[AppDemand],
-        lease_s: float | None = None,
+        lease_s: float,
         blind_seed: int | None = None,
     ) -> None:
         self._lease_s = lease_s
@@ -100,7 +99,8 @@ class GangAllocator:
     def for_baseline(cls, snapshot: RoundSnapshot, app_demands: Iterable[AppDemand]) -> GangAllocator:
         """The free GPUs of a round for a policy of the paper's comparison, with the placement that it asks for."""
         blind = snapshot.settings.gang_placement is GangPlacement.BLIND
-        return cls(snapshot.machines, app_demands, blind_seed=child_seed(snapshot.seed, "placement") if blind else None)
+        blind_seed = child_seed(snapshot.seed, "placement") if blind else None
+        return cls(snapshot.machines, app_demands, snapshot.lease_s, blind_seed)
 
     # ---- reading ----
 
@@ -164,10 +164,7 @@ class GangAllocator:
         return self.renewal(app_id, job, step=step) or self.anywhere(app_id, job, step=step)
 
     def renewal(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
-        """As `propose`, but only on free GPUs that the app held until now, or elsewhere if a move there pays.
-
-        Returns None also if a free gang of another device type is so much faster that moving there pays.
-        """
+        """As `propose`, but only on free GPUs that the app held until now, or elsewhere if a move there pays."""
         if not self.may_renew(app_id):
             return None
         demand, current = self._wanted(app_id, job)
@@ -177,11 +174,9 @@ class GangAllocator:
         if gang is None:
             return None
         stay = Proposal(gang, self._prospect(app_id, job, gang, renews=True))
-        if current is None and self._lease_s is not None:
-            return self._move(app_id, job, stay, self._lease_s, step=step) or stay
-        return None if current is None and self._pays_elsewhere(app_id, job, stay, step=step) else stay
+        return (self._move(app_id, job, stay, step=step) if current is None else None) or stay
 
-    def _move(self, app_id: str, job: int, stay: Proposal, lease_s: float, *, step: bool) -> Proposal | None:
+    def _move(self, app_id: str, job: int, stay: Proposal, *, step: bool) -> Proposal | None:
         """The best gang anywhere, if a move there pays for its restart before the lease or the job ends.
 
         Example: a job has 4 GPUs at S = 2, and elsewhere 4 GPUs at S = 1.1 are free. In a lease of 1,200 s it does
@@ -193,21 +188,9 @@ class GangAllocator:
         move = self.anywhere(app_id, job, step=step)
         if move is None:
             return None
-        horizon_s = min(lease_s, app_demand.demands[job].work_left_gpu_s / here)
+        horizon_s = min(self._lease_s, app_demand.demands[job].work_left_gpu_s / here)
         pays = move.prospect.speed * (horizon_s - app_demand.restart_s) > _MOVE_GAIN * here * horizon_s
         return move if pays else None
-
-    def _pays_elsewhere(self, app_id: str, job: int, stay: Proposal, *, step: bool) -> bool:
-        """Whether a free gang of another device type ends the job earlier by more than two restarts."""
-        app_demand = self.app_demands[app_id]
-        demand = app_demand.demands[job]
-        if len(demand.speeds.by_type) < 2 or demand.speeds.on(stay.gang.device) >= demand.speeds.fastest:
-            return False
-        move = self.anywhere(app_id, job, step=step)
-        if move is None or move.gang.device == stay.gang.device:
-            return False
-        saved_s = demand.work_left_gpu_s / stay.prospect.speed - demand.work_left_gpu_s / move.prospect.speed
-        return saved_s > 2.0 * app_demand.restart_s
 
     def anywhere(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
         """As `propose`, but on all free GPUs alike."""

@@ -139,7 +139,6 @@ def serve_best_first(
     allocator: GangAllocator,
     app_ids: Iterable[str],
     rank: JobRank,
-    propose: Callable[[GangAllocator, str, int], Proposal | None],
     alike: Callable[[GangDemand], Hashable],
 ) -> None:
     """Give whole gangs to the job of the least rank, one after the other, until no job can use another GPU.
@@ -150,7 +149,6 @@ def serve_best_first(
         allocator: The free GPUs.
         app_ids: The apps. Ties go to the earlier app, then to the earlier job of an app.
         rank: The rule. A prospect that is better in all respects must not rank after another.
-        propose: Returns the gang that a job would take now.
         alike: Returns what ranks depend on in addition to the demand class and the held gang. Of an app's jobs that are
             equal in all of these only the first is evaluated.
     """
@@ -163,7 +161,7 @@ def serve_best_first(
     heapq.heapify(heap)
     while heap and allocator.free_gpus:
         entry = heap[0]
-        proposal = propose(allocator, entry.app_id, entry.job)
+        proposal = allocator.propose(entry.app_id, entry.job)
         if proposal is None:
             # The jobs behind it are interchangeable: they find no place either.
             heapq.heappop(heap)

@@ -83,7 +83,7 @@ def place_gangs(snapshot: RoundSnapshot, chosen: Sequence[AppDemand]) -> Gangs:
 
 
 def _place(snapshot: RoundSnapshot, chosen: Sequence[AppDemand], *, renew: bool) -> Gangs:
-    allocator = GangAllocator(snapshot.machines, chosen)
+    allocator = GangAllocator(snapshot.machines, chosen, snapshot.lease_s)
     for app_demand in chosen if renew else ():
         allocator.renew(app_demand.app_id)
     jobs = [
@@ -98,7 +98,7 @@ def _place(snapshot: RoundSnapshot, chosen: Sequence[AppDemand], *, renew: bool)
 
 
 def _place_plainly(snapshot: RoundSnapshot, chosen: Sequence[AppDemand]) -> Gangs:
-    allocator = GangAllocator(snapshot.machines, chosen)
+    allocator = GangAllocator(snapshot.machines, chosen, snapshot.lease_s)
     for app_demand in chosen:
         for number, demand in enumerate(app_demand.demands):
             gang = _first_free(allocator.capacity, demand)

@@ -268,7 +268,7 @@ def _fill(snapshot: RoundSnapshot, app_demands: Sequence[AppDemand], gangs: Gang
         )
         for app_demand in app_demands
     ]
-    allocator = GangAllocator(snapshot.machines, app_demands)
+    allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
     numbers = {
         app_demand.app_id: {demand.job_id: n for n, demand in enumerate(app_demand.demands)}
         for app_demand in app_demands

@@ -249,7 +249,7 @@ def start_runs(
         if job is not None and target is not None:
             run = of_one_type(job, target, job.min_gpus, len(types))
             with_demand.append(replace(app_demand, demands=(run,)))
-    allocator = GangAllocator(snapshot.machines, with_demand)
+    allocator = GangAllocator(snapshot.machines, with_demand, snapshot.lease_s)
     started = dict(profiles)
     for app_demand in with_demand:
         proposal = allocator.propose(app_demand.app_id, 0)

@@ -37,9 +37,7 @@ class SlaqPolicy:
             decrease = loss_decrease(demand, prospect.speed, snapshot.lease_s) - before
             return (-weights[app_id] * decrease, not prospect.renews)
 
-        serve_best_first(
-            allocator, order, rank, GangAllocator.propose, lambda demand: (demand.forecast, demand.work_left_gpu_s)
-        )
+        serve_best_first(allocator, order, rank, lambda demand: (demand.forecast, demand.work_left_gpu_s))
         return allocator.decision()
 
 

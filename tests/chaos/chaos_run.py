@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 import os
 import random
+import re
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -34,6 +37,9 @@ VICTIM_S = 60.0
 """How long a fault waits for a process of its kind: longer than the service may be unavailable."""
 
 END_S = 180.0
+_OWN_ERROR = re.compile(r"exit code ([1-9]|[1-9]\d)\b")
+"""Kills are -9 or 137, and YARN's own reasons are negative."""
+
 UNWANTED = 0.01
 """Share of the looks at the list after which an app is killed by its user."""
 
@@ -246,6 +252,13 @@ class ChaosRun:
         return [
             f"{app_id}: {self.states.get(app_id, pb.AppStatus()).diagnostics}" for app_id in sorted(known - finished)
         ]
+
+    def gave_up(self) -> list[str]:
+        """App masters that ended by themselves with an error, by the exit codes that the engine reported."""
+        with contextlib.closing(sqlite3.connect(self.service.state / "rm.sqlite")) as store:
+            rows = store.execute("SELECT app_id, detail FROM events WHERE kind = 'am_lost'").fetchall()
+        reasons = [(app_id, str(json.loads(detail)["reason"])) for app_id, detail in rows]
+        return [f"{app_id}: {reason}" for app_id, reason in reasons if _OWN_ERROR.match(reason)]
 
     def broken_jobs(self, witness: ProcessWitness) -> list[str]:
         """What is wrong with the jobs of finished apps, by their own files."""

@@ -39,7 +39,8 @@ def broken_rules(
     try:
         lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     except OSError as error:
-        return [f"{name} has no history: {error}"]
+        # A machine that is cut off takes all of it with it, if the job ran nowhere else.
+        return [] if saved == iterations else [f"{name} has no history: {error}"]
     repeated = () if disk_was_full else _of_log(folder, iterations_per_s)
     return [f"{name}: {text}" for text in (*_of_history(lines, iterations, saved), *repeated)]
 

@@ -7,7 +7,7 @@
 import os
 
 import pytest
-from chaos_run import ChaosRun
+from chaos_run import ACTIVE_APPS, ChaosRun
 from embedded_service import EmbeddedService
 from fault_plan import fault_plan
 from yarn_service import YarnService
@@ -51,9 +51,10 @@ def test_no_gpu_was_used_by_two_processes_at_once(played):
 def test_app_masters_were_started_for_apps_and_after_faults_only(played):
     """None gave up by itself, for example because of a full disk."""
     run, witness = played
+    assert not run.gave_up()
     masters = sum(not each.is_task for each in witness.seen)
-    # A node of YARN that is cut off takes all of its app masters with it.
-    cut_off = 8 * sum(each.fault.kind == "kill node" for each in run.struck)
+    # YARN takes all app masters of a node that is cut off, or that it did not hear while it stood still itself.
+    cut_off = ACTIVE_APPS * sum(each.fault.kind in ("kill node", "stop YARN") for each in run.struck)
     ended = sum(each.fault.kind in ("kill app master", "stop app master") for each in run.struck)
     assert masters <= len(run.states) + ended + cut_off
 

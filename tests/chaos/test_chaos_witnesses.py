@@ -184,3 +184,9 @@ def test_iterations_done_twice_are_reported_unless_they_could_not_be_saved(tmp_p
     job.incarnation(2, 10, 20, 30, 40, 50, seen=50)
     found = job.broken()
     assert found == ([] if unsaved else ["app-1/job-1: 30 iterations were done twice, from 10 to 40"])
+
+
+def test_history_that_a_machine_took_with_it_counts_by_the_newest_checkpoint(tmp_path):
+    assert broken_rules(tmp_path / "nowhere", 50, 20.0, saved=50) == []
+    (text,) = broken_rules(tmp_path / "nowhere", 50, 20.0, saved=40)
+    assert "has no history" in text

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.port import WinnerDetermination
 from themis.errors import InvariantError
-from themis.rho import RhoDefinition
+from themis.rho import HEADLINE
 from themis.values import Value
 from themis_lab.audit.agent_markets import SMALL_CLUSTER, cluster_of, random_app
 from themis_lab.simulator.settings import Settings
@@ -22,7 +22,7 @@ _LOADS = (4.0, 12.0)
 
 
 class WorldRho(Value, frozen=True, kw_only=True):
-    """Rho at completion by app of one world (definition `themis`), and its number of rounds."""
+    """Rho at completion by app of one world, by the headline definition, and its number of rounds."""
 
     number: int
     rounds: int
@@ -56,5 +56,5 @@ def simulate_world(seed: int, number: int, make_solver: Callable[[], WinnerDeter
     record = Simulation(Workload(name="audit", apps=tuple(traces)), settings, solver=make_solver()).run()
     if record.counts.violations:
         raise InvariantError("an invariant of the arbiter was broken", value=record.counts.violations[0])
-    rho = {app.name: app.rho[RhoDefinition.THEMIS] for app in record.apps}
+    rho = {app.name: app.rho[HEADLINE] for app in record.apps}
     return WorldRho(number=number, rounds=record.counts.rounds, rho=rho)

@@ -323,7 +323,63 @@ def test_end_is_reported_once_after_containers_ended(living):
         await asyncio.sleep(0.05)
         return exits
 
-    assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, restarts=1, pid=1, exit_code=1)]
+    assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, restarts=1, pid=1, exit_code=None)]
+
+
+SCRIPT_FAILED = """\
+[2026-11-27 10:13:53.340]Container exited with a non-zero exit code 2. Error file: prelaunch.err.
+Last 4096 bytes of prelaunch.err :
+Last 4096 bytes of stderr :
+Traceback
+app master: package torch is missing
+
+
+"""
+
+FAILED_BY_ITSELF = f"""\
+Application application_17_0001 failed 2 times due to AM Container for appattempt_17_0001_000002 exited with\
+  exitCode: 2
+Failing this attempt.Diagnostics: [2026-11-27 10:13:53.339]Exception from container-launch.
+Container id: container_17_0001_02_000001
+Exit code: 2
+
+{SCRIPT_FAILED}{SCRIPT_FAILED}For more detailed output, check the application tracking page: http://rm:8088/cluster/app/\
+application_17_0001 Then click on links to logs of each attempt.
+. Failing the application."""
+
+OUT_OF_MEMORY = """\
+Application application_17_0001 failed 1 times due to AM Container for appattempt_17_0001_000001 exited with\
+  exitCode: -104
+Failing this attempt.Diagnostics: [2026-11-27 10:13:53.339]Container is running 90112B beyond the\
+ 'PHYSICAL' memory limit.
+Dump of the process-tree for container_17_0001_01_000001 :
+\t|- PID PPID
+\t|- 7 5
+
+[2026-11-27 10:13:53.350]Container killed on request. Exit code is 143
+For more detailed output, check the application tracking page
+. Failing the application."""
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "code", "words"),
+    [
+        (FAILED_BY_ITSELF, 2, "app master: package torch is missing"),
+        (OUT_OF_MEMORY, -104, "Container is running 90112B beyond the 'PHYSICAL' memory limit."),
+        ("Application application_17_0001 was refused by its queue", None, ""),
+    ],
+)
+def test_end_names_the_exit_code_and_last_words_that_yarn_quotes(living, diagnostics, code, words):
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        yarn.end("application_17_0001", AppState.FAILED, diagnostics=diagnostics)
+        await until(lambda: exits)
+        return exits
+
+    (end,) = run(yarn, scenario)
+    assert (end.exit_code, end.last_words) == (code, words)
 
 
 def test_ended_application_is_not_polled(living):

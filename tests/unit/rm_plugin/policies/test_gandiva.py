@@ -38,25 +38,20 @@ def test_equal_scores_prefer_a_renewing_gang(make_snapshot, gpus_of):
 
 
 class TestMigration:
-    """A gang of two over two machines: 5500 s to go where it lies, 5000 s on one machine."""
+    """A gang of two over two machines: S is 1.1 there and 1.0 on one machine. Over a lease of 600 s that is 54 s."""
 
     def shot(self, make_snapshot, restart_s, **more):
         return make_snapshot({"a": [job("a0", 2)]}, renewable={"a": {"m0": 1, "m1": 1}}, restart_s=restart_s, **more)
 
     def test_a_job_moves_to_a_better_placement(self, make_snapshot, gpus_of):
-        assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 499.0))) == {"a": {"m1": 2}}
+        assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 40.0))) == {"a": {"m1": 2}}
 
     def test_not_for_less_than_a_restart_costs(self, make_snapshot, gpus_of):
-        assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 501.0))) == {"a": {"m0": 1, "m1": 1}}
+        assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 60.0))) == {"a": {"m0": 1, "m1": 1}}
 
     def test_no_move_without_a_better_placement(self, make_snapshot, gpus_of):
         shot = self.shot(make_snapshot, 0.0, taken={"m0": 3, "m1": 1})
         assert gpus_of(GandivaPolicy().decide(shot)) == {"a": {"m0": 1, "m1": 1}}
-
-    def test_a_larger_gang_at_the_same_score_is_no_reason(self, make_snapshot, gpus_of):
-        """It renews where it is, and grows there."""
-        shot = make_snapshot({"a": [job("a0", 1, 4, slowdown=Slowdown(1, 1, 9, 9))]}, renewable={"a": {"m1": 2}})
-        assert gpus_of(GandivaPolicy().decide(shot)) == {"a": {"m1": 2}}
 
 
 @pytest.mark.parametrize("work", [1.0, 1e9])

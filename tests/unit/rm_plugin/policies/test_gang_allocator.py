@@ -77,7 +77,7 @@ def serve_in_order(free, app_demands):
 def test_apps_in_order_are_served_as_leftovers_serve_them_if_machines_have_one_slot(data):
     free = data.draw(machines(st.tuples(st.integers(0, 8))))
     mine = data.draw(app_demands(free))
-    allocator = GangAllocator(free, mine)
+    allocator = GangAllocator(free, mine, lease_s=0.0)
     allocator.serve_in_order(app_demand.app_id for app_demand in mine)
     assert allocator.gangs() == serve_in_order(free, mine)
 
@@ -96,7 +96,7 @@ class Rebuilding(GangAllocator):
 @settings(max_examples=300, deadline=None)
 def test_kept_copies_of_renewable_gpus_stay_current(data):
     free = data.draw(machines())
-    allocator = Rebuilding(free, data.draw(app_demands(free)))
+    allocator = Rebuilding(free, data.draw(app_demands(free)), lease_s=0.0)
     jobs = [(app_id, job) for app_id in allocator.app_demands for job in range(len(allocator.jobs(app_id)))]
     for app_id, job in data.draw(st.lists(st.sampled_from(jobs), max_size=12)):
         ask = data.draw(st.sampled_from([allocator.renewal, allocator.anywhere]))
@@ -109,7 +109,7 @@ def test_kept_copies_of_renewable_gpus_stay_current(data):
 @settings(max_examples=200, deadline=None)
 def test_steps_leave_nothing_that_a_job_could_use(data):
     free = data.draw(machines())
-    allocator = GangAllocator(free, data.draw(app_demands(free)))
+    allocator = GangAllocator(free, data.draw(app_demands(free)), lease_s=0.0)
     serve_step_by_step(allocator, lambda app_id, given, ratio: (given.gpus, -ratio))
     for app_id in allocator.app_demands:
         for job in range(len(allocator.jobs(app_id))):
@@ -119,7 +119,7 @@ def test_steps_leave_nothing_that_a_job_could_use(data):
 def test_a_step_is_the_smallest_gang_then_a_unit():
     free = (FreeMachine(machine_id="m0", rack_id="r", free_slots=(8,)),)
     wanted = GangDemand(job_id="j", min_gpus=3, max_gpus=8, unit_gpus=2)
-    allocator = GangAllocator(free, [AppDemand(app_id="a", demands=(wanted,))])
+    allocator = GangAllocator(free, [AppDemand(app_id="a", demands=(wanted,))], lease_s=0.0)
     sizes = []
     while (proposal := allocator.propose("a", 0, step=True)) is not None:
         allocator.take("a", 0, proposal.gang)
@@ -130,7 +130,7 @@ def test_a_step_is_the_smallest_gang_then_a_unit():
 def test_a_prospect_uses_the_level_of_held_and_new_gpus():
     free = tuple(FreeMachine(machine_id=f"m{place}", rack_id="r", free_slots=(place,)) for place in range(3))
     wanted = GangDemand(job_id="j", min_gpus=1, max_gpus=2, held=Allocation.of({"m0": 1}))
-    allocator = GangAllocator(free, [AppDemand(app_id="a", demands=(wanted,))])
+    allocator = GangAllocator(free, [AppDemand(app_id="a", demands=(wanted,))], lease_s=0.0)
     prospect = allocator.propose("a", 0).prospect
     assert (prospect.gpus, prospect.level, prospect.speed_before) == (3, Level.RACK, 1.0)
     assert prospect.speed == 3 / 1.1
@@ -153,7 +153,7 @@ def scattered(work=100_000.0, restart_s=60.0):
         (120.0, 100_000.0, 60.0, ["m0", "m1"]),
         (1_200.0, 200.0, 60.0, ["m0", "m1"]),
         (1_200.0, 100_000.0, 600.0, ["m0", "m1"]),
-        (None, 100_000.0, 60.0, ["m0", "m1"]),
+        (0.0, 100_000.0, 60.0, ["m0", "m1"]),
     ],
 )
 def test_a_gang_moves_if_that_pays_within_the_lease(lease_s, work, restart_s, machines):
@@ -186,7 +186,7 @@ def test_renewed_gpus_are_taken_from_the_slots_where_they_are():
     two = GangDemand(job_id="k", min_gpus=2, max_gpus=2, slowdown=Slowdown(1.0, 1.4, 2.0, 4.0))
     held = Allocation.of({"m0": 2})
     single = AppDemand(app_id="a", demands=(one, one), renewable=held, renewable_slots=(("m0", (1, 1)),))
-    allocator = GangAllocator(free, [single, AppDemand(app_id="b", demands=(two,))])
+    allocator = GangAllocator(free, [single, AppDemand(app_id="b", demands=(two,))], lease_s=0.0)
     allocator.renew("a")
     assert allocator.capacity.slot_free("m0") == [1, 1]
     assert allocator.propose("b", 0).prospect.level is Level.MACHINE
