@@ -18,11 +18,11 @@ import os
 import signal
 import struct
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from am.status import LossCurves, heartbeat_message
 from themis.bids import AppReport, Bid
 from themis.cluster import Cluster
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_from_message, bid_to_message, offer_from_message, report_to_message
+from themis.wire.values import app_from_message, offer_from_message, report_to_message
 
 LOG = logging.getLogger("themis.am.host")
 
@@ -125,7 +125,6 @@ class AgentHost:
         reply.t_ideal_s.extend([report.t_ideal_s for report in reports])
 
     def _bid(self, request: pb.HostRequest, reply: pb.HostReply) -> None:
-        started_s = time.perf_counter()
         offer = offer_from_message(request.offer)
         view = replace(self._view_of(offer.active_apps), lease_s=offer.lease_s)
 
@@ -133,9 +132,7 @@ class AgentHost:
             moment = self._moment(app_ids, request, offer.now_s)
             return make_bids([self._outlooks[app_id] for app_id in app_ids], *moment, offer, view, self._memory)
 
-        bids = _all_that_can(make, request.app_ids, reply)
-        prepare_ms = 1e3 * (time.perf_counter() - started_s)
-        reply.bids.extend([bid_to_message(bid, prepare_ms) for bid in bids])
+        reply.bids = msgspec.msgpack.encode(_all_that_can(make, request.app_ids, reply))
 
     def _moment(self, app_ids: Sequence[str], request: pb.HostRequest, now_s: float) -> tuple[Floats, Floats]:
         """Seconds since each app was submitted, and N_avg of each."""

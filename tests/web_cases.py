@@ -90,7 +90,7 @@ class RmCase:
         self.entries.add(made)
         self.recorder.record("app_submitted", app_id=made.app_id, detail={"name": name, "user": user}, app=made)
         if not made.ended:
-            self.arbiter.add_app(made.app_id, now_s=self.clock.now_s())
+            self.manager.app_masters.arrive(made)
         return made
 
     def running(self, name: str, *, rho: float, progress: float = 0.5, unmet: int = 0, **more: object) -> AppEntry:

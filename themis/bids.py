@@ -87,7 +87,7 @@ class BidRow(Value, frozen=True, kw_only=True):
     @property
     def gpus(self) -> int:
         """GPUs that the row asks for."""
-        return self.pinned.gpus + sum(gang.total_gpus for gang in self.gangs)
+        return self.pinned.gpus + sum([gang.gpus * gang.count for gang in self.gangs])
 
 
 class Bid(Value, frozen=True, kw_only=True):

@@ -104,7 +104,7 @@ class _Undo:
     """
 
     next_round_id: int
-    up: frozenset[int]
+    up: tuple[int, ...]
     memory: Value | None
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
     waiting: list[Lease] = field(default_factory=list)
@@ -142,7 +142,8 @@ class Arbiter:
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
         self._noted: set[str] = set()
-        self._up: frozenset[int] = frozenset()
+        # The renewable leases of the present round, in the order of the table.
+        self._up: tuple[int, ...] = ()
         self._undo: _Undo | None = None
 
     # ---- changes that may have to be undone ----
@@ -348,7 +349,7 @@ class Arbiter:
             *self.table.expire(expiring),
         ]
         self._wait_with(away)
-        self._up = frozenset(lease.lease_id for lease in renewable)
+        self._up = tuple([lease.lease_id for lease in renewable])
         snapshot = RoundSnapshot(
             round_id=self._next_round_id,
             now_s=now_s,
@@ -376,8 +377,7 @@ class Arbiter:
         """
         snapshot = result.snapshot
         self._memory = result.decision.memory
-        up = self._up
-        renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
+        renewable = filter(None, map(self.table.find, self._up))
         grants = self._that_stand(result.decision.grants())
         grants = {app_id: tuple([self._not_too_short(gang) for gang in gangs]) for app_id, gangs in grants.items()}
         # No lease ends with it, so no app's account changes.

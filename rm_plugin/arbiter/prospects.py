@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.estimates import AppNow, ClusterNow, Forecast, estimate_of, forecast
@@ -65,6 +66,20 @@ def prospects_of(apps: Sequence[AppNow], lives: Mapping[str, FluidLife], now: Cl
     return Prospects(forecasts=forecasts, rho=rho)
 
 
-def prospects_of_stays(apps: Sequence[AppNow], stays: Sequence[Stay], cluster_gpus: int, now: ClusterNow) -> Prospects:
-    """The prospects of apps whose lives are not known yet."""
-    return prospects_of(apps, lives_of_stays(stays, cluster_gpus, now.settings.queues), now)
+class Question(Value, frozen=True, kw_only=True):
+    """What the prospects of apps follow from whose lives are not known yet."""
+
+    apps: Sequence[AppNow]
+    stays: Sequence[Stay]
+    cluster_gpus: int
+    now: ClusterNow
+
+
+def packed_prospects(packed: bytes) -> bytes:
+    """The prospects by a question, both as MessagePack, for another process.
+
+    `pickle` takes 40 times as long for the question, and holds the interpreter of the process that asks.
+    """
+    question = msgspec.msgpack.decode(packed, type=Question)
+    lives = lives_of_stays(question.stays, question.cluster_gpus, question.now.settings.queues)
+    return msgspec.msgpack.encode(prospects_of(question.apps, lives, question.now))

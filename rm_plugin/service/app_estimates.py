@@ -16,11 +16,12 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.estimates import AppNow, ClusterNow, Estimate, estimate_of, order_of
-from rm_plugin.arbiter.prospects import NO_PROSPECTS, Prospects, prospects_of, prospects_of_stays
+from rm_plugin.arbiter.prospects import NO_PROSPECTS, Prospects, Question, packed_prospects, prospects_of
 from rm_plugin.policies.due_dates import has_overrun
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
@@ -95,7 +96,7 @@ class AppEstimates:
         self._apps: Mapping[str, AppNow] = {}
         self._prospects = NO_PROSPECTS
         self._worker: ProcessPoolExecutor | None = None
-        self._making: asyncio.Future[Prospects] | None = None
+        self._making: asyncio.Future[bytes] | None = None
 
     def estimate(self, entry: AppEntry) -> Estimate | None:
         """The estimate of an app. None if it has ended or is paused, or its app master has not reported yet."""
@@ -144,9 +145,9 @@ class AppEstimates:
         if not wanting:
             return {}
         self._refresh()
-        waiting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
         forecasts = self._prospects.forecasts
-        waiting = [app_id for app_id in waiting if app_id in forecasts]
+        others = filter(None, map(self._entries.find, forecasts))
+        waiting = [other.app_id for other in others if other.is_active and other.heartbeat.unmet_gpus > 0]
         # The model knows the mean demand of a phase. An app that holds it may want more now, and counts as last.
         waiting.sort(key=lambda app_id: forecasts[app_id].rank or math.inf)
         places = {app_id: place for place, app_id in enumerate(waiting)}
@@ -193,7 +194,7 @@ class AppEstimates:
             return
         apps = {
             entry.app_id: self._app_now(entry)
-            for entry in self._entries.active()[:_MAX_APPS]
+            for entry in self._entries.active(_MAX_APPS)
             if entry.is_admitted and entry.heartbeat.phases_left
         }
         in_order, cluster_gpus = list(apps.values()), self._arbiter.cluster.gpus
@@ -208,7 +209,8 @@ class AppEstimates:
         if len(apps) <= _AT_ONCE_APPS:
             self._take(now_s, apps, prospects_of(in_order, self._fairness.lives(cluster_gpus), now))
             return
-        work = partial(prospects_of_stays, in_order, self._fairness.stays(), cluster_gpus, now)
+        question = Question(apps=in_order, stays=self._fairness.stays(), cluster_gpus=cluster_gpus, now=now)
+        work = partial(packed_prospects, msgspec.msgpack.encode(question))
         try:
             self._making = asyncio.get_running_loop().run_in_executor(self._started_worker(), work)
             self._making.add_done_callback(partial(self._made, now_s, apps))
@@ -220,14 +222,14 @@ class AppEstimates:
             self._worker = start_worker(_NICENESS)
         return self._worker
 
-    def _made(self, at_s: float, apps: Mapping[str, AppNow], making: asyncio.Future[Prospects]) -> None:
+    def _made(self, at_s: float, apps: Mapping[str, AppNow], making: asyncio.Future[bytes]) -> None:
         self._making = None
         if making.cancelled():
             return
         if (error := making.exception()) is not None:
             self._failed(at_s, error)
         else:
-            self._take(at_s, apps, making.result())
+            self._take(at_s, apps, msgspec.msgpack.decode(making.result(), type=Prospects))
 
     def _failed(self, at_s: float, error: BaseException) -> None:
         LOG.error("a forecast of the apps failed", exc_info=error)

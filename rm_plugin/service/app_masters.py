@@ -104,12 +104,16 @@ class AppMasters:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
+        # The active apps for which the agent host does not answer, and which do not wait for admission.
+        self._watched: dict[str, AppEntry] = {}
         self._resumed_at_s = -math.inf
         self._engine_away = False
         self._engine_away_at_s = -math.inf
         self._closing = False
         changes.on_recovery(self.resume)
-        quotas.restore(entries.active())
+        active = entries.active()
+        self._watched.update({entry.app_id: entry for entry in active if entry.is_admitted})
+        quotas.restore(active)
 
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
@@ -134,6 +138,7 @@ class AppMasters:
     def start_hosted(self, entry: AppEntry) -> None:
         """Start the app master of a hosted app. Until it registers, the app is asked for nothing."""
         self._hosted.discard(entry.app_id)
+        self._watched[entry.app_id] = entry
         self._arbiter.set_silent(entry.app_id, True)
         # Else it would count as silent since it began to wait.
         self._note_start(entry)
@@ -164,6 +169,7 @@ class AppMasters:
 
     def _host(self, entry: AppEntry) -> None:
         self._arbiter.set_silent(entry.app_id, bool(entry.leave_reason))
+        self._watched.pop(entry.app_id, None)
         self._hosted.add(entry)
 
     def arrive(self, entry: AppEntry) -> None:
@@ -176,6 +182,7 @@ class AppMasters:
             self._quotas.wait(entry)
             return
         self._quotas.enter(entry)
+        self._watched[entry.app_id] = entry
         entry.launch_wait = ""
         entry.last_seen_s = self._clock.now_s()
         self._arbiter.add_app(
@@ -196,7 +203,7 @@ class AppMasters:
             for entry in due:
                 change.put(entry, **_admitted(entry, change.now_s))
                 change.then(partial(self.arrive, entry))
-            change.then(self._entries.note_pause)
+                change.then(partial(self._entries.note_admission, entry))
             return due
 
         for entry in await self._changes.make_surely(admit):
@@ -274,7 +281,7 @@ class AppMasters:
                 LOG.exception("the apps could not be checked")
 
     def check_apps(self) -> None:
-        """Check every app once, but for hosted ones: nothing is due of them."""
+        """Check every app once, but for those that wait, hosted or for admission: nothing is due of them."""
         # The end of a revoked lease could not be written.
         if self._changes.trouble:
             return
@@ -287,7 +294,7 @@ class AppMasters:
         # After a suspension of this service, overdue leases get a new grace period.
         late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
         overdue = self._arbiter.overdue_apps(now_s) if late else set()
-        for entry in self._entries.active(but=self._hosted):
+        for entry in list(self._watched.values()):
             if entry.app_id in self._being_checked:
                 continue
             action = self._due_action(entry, now_s, overdue=entry.app_id in overdue)
@@ -313,7 +320,7 @@ class AppMasters:
         the store, or use the engine.
         """
         self._resumed_at_s = self._clock.now_s()
-        for entry in self._entries.active():
+        for entry in self._watched.values():
             entry.last_seen_s = self._resumed_at_s
 
     @property
@@ -349,7 +356,7 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if entry.app_id in self._quotas.waiting or self._starts.waits(entry.app_id):
+        if self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.
@@ -454,7 +461,7 @@ class AppMasters:
             await self._changes.make(self._keep_progress)
         for task in self._tasks:
             task.cancel()
-        for entry in self._entries.active():
+        for entry in self._watched.values():
             if entry.session is not None:
                 entry.session.close()
         await self._hosted.close()
@@ -466,7 +473,7 @@ class AppMasters:
             LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
 
     def _keep_progress(self, change: Change) -> None:
-        for entry in self._entries.active():
+        for entry in self._watched.values():
             change.put(entry)
 
     async def _launch(self, entry: AppEntry) -> None:
@@ -723,7 +730,6 @@ class AppMasters:
         self._leave(change, entry, state, diagnostics, "the app ended")
         change.put(entry, finished_at_s=change.now_s)
         self._note_end(change, entry)
-        change.then(lambda: self._entries.note_end(entry))
         change.then(lambda: self._spawn(self._on_ended(entry)))
 
     def pause_app(self, change: Change, entry: AppEntry) -> None:
@@ -741,7 +747,6 @@ class AppMasters:
             resting_view=b"",
             heartbeat=_at_rest(entry.heartbeat),
         )
-        change.then(self._entries.note_pause)
 
     async def resume_app(self, entry: AppEntry, by: str) -> None:
         """Start the next attempt of a paused app, which goes on from its journal and its checkpoints.
@@ -766,7 +771,6 @@ class AppMasters:
                 diagnostics="",
                 last_seen_s=change.now_s,
             )
-            change.then(self._entries.note_pause)
             change.then(lambda: self.arrive(entry))
 
         await self._changes.make(go_on)
@@ -791,6 +795,7 @@ class AppMasters:
 
     def _forget(self, entry: AppEntry, reason: str) -> None:
         self._hosted.discard(entry.app_id)
+        self._watched.pop(entry.app_id, None)
         self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)

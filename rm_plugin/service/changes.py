@@ -93,8 +93,7 @@ class Change:
     def take_effect(self) -> None:
         """Set the attributes, then run the effects. A defect in one effect does not prevent the others."""
         for entry, fields in self._fields.values():
-            for name, value in fields.items():
-                setattr(entry, name, value)
+            entry.update(**fields)
         for effect in self._effects:
             try:
                 effect()

@@ -428,6 +428,7 @@ def checked_bid(bid: Bid, report: AppReport, facts: AppFacts) -> tuple[Bid, Cuts
     rows = []
     # A round has thousands of rows: what is the same for all of an app is computed once.
     work_left_gpu_s, speed = report.work_left_gpu_s, _speeds(report.demands, facts)[1]
+    kept_gpus, share_gpus = facts.kept.gpus, facts.cluster.gpus / facts.active_apps
     for row in bid.rows:
         gpus = row.gpus
         problem = _problem_of_row(row, gpus, facts)
@@ -435,7 +436,7 @@ def checked_bid(bid: Bid, report: AppReport, facts: AppFacts) -> tuple[Bid, Cuts
             cuts.append(problem)
             continue
         # t_ideal over the least possible time: the work left on these GPUs and those kept, or on the fair share.
-        left_s = work_left_gpu_s / (speed * max(facts.kept.gpus + gpus, facts.cluster.gpus / facts.active_apps))
+        left_s = work_left_gpu_s / (speed * max(kept_gpus + gpus, share_gpus))
         most = report.t_ideal_s / max(1e-9, facts.elapsed_s + left_s)
         if row.value > most * _MARGIN:
             cuts.append(f"a row of {gpus} GPUs of value {row.value:g}, {most:g} is believed")
@@ -455,9 +456,9 @@ def _problem_of_row(row: BidRow, gpus: int, facts: AppFacts) -> str:
         return f"a row of {gpus} GPUs, more than are on offer or than the app can use"
     if gpus > facts.room_gpus:
         return f"a row of {gpus} GPUs: {NOT_GRANTED}"
-    if any(gang.gpus > facts.max_gang_gpus for gang in row.gangs):
+    if max([gang.gpus for gang in row.gangs], default=0) > facts.max_gang_gpus:
         return "a gang that is larger than any job's"
-    if sum(gang.count for gang in row.gangs) > len(facts.shapes):
+    if sum([gang.count for gang in row.gangs]) > len(facts.shapes):
         return "more gangs than the app has jobs"
     return ""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import Wait
@@ -53,7 +55,8 @@ class AppEntry:
     is only acknowledged. `pause_reason` is why an app that still runs is about to be paused. `paused_at_s` is when it
     was, and `paused_s` the length of its earlier pauses. `waits_since_s` is since when it waits for admission, because
     it is over a limit of active apps; None if it does not. `unadmitted_s` is how long it waited so before. `shapes`
-    maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
+    maps job ids to shapes. `on_state` hears of each new state, with the one before (`update`).
+    `refused_messages` counts the app masters' invalid messages,
     and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
     `declared_time_s` is the time of all its phases on the whole cluster, when it last declared itself anew.
     """
@@ -97,6 +100,7 @@ class AppEntry:
     _curves: dict[str, pb.LossCurve] = field(default_factory=dict, repr=False)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0
+    on_state: Callable[[AppEntry, AppState], None] | None = field(default=None, repr=False, compare=False)
     cut_claims: int = 0
     claimed_gpu_s: float | None = None
     declared_time_s: float = 0.0
@@ -179,7 +183,15 @@ class AppEntry:
 
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""
-        self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
+        self.update(state=APP_LIFECYCLE.check(self.state, state, self.app_id))
+
+    def update(self, **fields: object) -> None:
+        """Set attributes. The state is set in no other way: the apps of a state are an index."""
+        before = self.state
+        for name, value in fields.items():
+            setattr(self, name, value)
+        if self.state is not before and self.on_state is not None:
+            self.on_state(self, before)
 
     @property
     def owner(self) -> AppOwner:
@@ -301,9 +313,9 @@ def _hex(message: pb.Heartbeat | pb.Finish) -> str:
 class AppEntries:
     """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
-    The apps that have not ended are an index, which `note_end` keeps up to date. `version` grows whenever an app
-    arrives, declares itself for the first time or anew (`take_heartbeat`), is paused or resumed, ends or is archived:
-    what is computed from these is valid as long as it stays the same.
+    The apps that have not ended are an index, and so are those of each state, in their order (`AppEntry.update`).
+    `version` grows whenever an app arrives, declares itself for the first time or anew (`take_heartbeat`), is admitted,
+    paused or resumed, ends or is archived: what is computed from these is valid as long as it stays the same.
 
     `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again. Archived apps are
     in the store only; `archived` counts them by state.
@@ -317,15 +329,21 @@ class AppEntries:
         last_number: int = 0,
         archived: Mapping[AppState, int] | None = None,
     ) -> None:
-        self._entries = {entry.app_id: entry for entry in entries}
+        self._entries: dict[str, AppEntry] = {}
+        self._living: dict[str, AppEntry] = {}
+        # The number and the id of each app by state, sorted.
+        self._by_state: dict[AppState, list[tuple[int, str]]] = {state: [] for state in AppState}
+        self._followers: list[set[str]] = []
         self.lost = set(lost)
         self.archived = Counter(archived or {})
-        self._refused_by_archived = 0
-        self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
-        self._living = {entry.app_id: entry for entry in entries if not entry.ended}
+        self._last_number = max([last_number, *map(app_number, self.lost)])
         self.version = 0
         self.heartbeats = 0
         """Heartbeats taken since the start."""
+        self.refused_messages = 0
+        """Messages of app masters that were refused since the start."""
+        for entry in entries:
+            self.add(entry)
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
@@ -338,8 +356,39 @@ class AppEntries:
         self._entries[entry.app_id] = entry
         if not entry.ended:
             self._living[entry.app_id] = entry
+        insort(self._by_state[entry.state], (entry.number, entry.app_id))
+        entry.on_state = self._moved
         self._last_number = max(self._last_number, entry.number)
+        self._changed(entry.app_id)
+
+    def follow(self) -> set[str]:
+        """Return a set of all apps, for one reader, which takes them out. Each app that changes gets into it again.
+
+        These are the changes that `version` counts, and new heartbeats.
+        """
+        followed = set(self._entries)
+        self._followers.append(followed)
+        return followed
+
+    def _changed(self, app_id: str) -> None:
         self.version += 1
+        self._note(app_id)
+
+    def _note(self, app_id: str) -> None:
+        for followed in self._followers:
+            followed.add(app_id)
+
+    def _moved(self, entry: AppEntry, before: AppState) -> None:
+        self._drop(entry, before)
+        insort(self._by_state[entry.state], (entry.number, entry.app_id))
+        if entry.ended:
+            self._living.pop(entry.app_id, None)
+        if entry.ended or AppState.PAUSED in (before, entry.state):
+            self._changed(entry.app_id)
+
+    def _drop(self, entry: AppEntry, state: AppState) -> None:
+        apps = self._by_state[state]
+        del apps[bisect_left(apps, (entry.number, entry.app_id))]
 
     def take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
         """Take the newest heartbeat of an app. Declared times that move a little, as they are measured, are not new."""
@@ -349,24 +398,19 @@ class AppEntries:
         if not math.isclose(time_s, entry.declared_time_s, rel_tol=_DECLARED_ANEW):
             entry.declared_time_s = time_s
             self.version += 1
+        self._note(entry.app_id)
 
-    def note_end(self, entry: AppEntry) -> None:
-        """Note that an app has ended."""
-        self._living.pop(entry.app_id, None)
-        self.version += 1
-
-    def note_pause(self) -> None:
-        """Note that an app was paused or resumed, or admitted after a wait."""
-        self.version += 1
+    def note_admission(self, entry: AppEntry) -> None:
+        """Note that an app was admitted after a wait."""
+        self._changed(entry.app_id)
 
     def archive(self, app_ids: Iterable[str]) -> None:
         """Forget ended apps, which are archived now."""
         for app_id in app_ids:
             entry = self._entries.pop(app_id)
             self.archived[entry.state] += 1
-            self._refused_by_archived += entry.refused_messages
-            self._living.pop(app_id, None)
-        self.version += 1
+            self._drop(entry, entry.state)
+            self._changed(app_id)
 
     def next_id(self) -> str:
         """Return an unused id for the next app."""
@@ -374,32 +418,41 @@ class AppEntries:
 
     def count(self, states: Collection[AppState] = ()) -> int:
         """Count the apps of some states, or all; archived ones too."""
-        if not states:
-            return len(self) + self.archived.total()
-        kept = sum(entry.state in states for entry in self)
-        return kept + sum(number for state, number in self.archived.items() if state in states)
-
-    def refused_messages(self) -> int:
-        """Count the messages of app masters that were refused since the start."""
-        return self._refused_by_archived + sum(entry.refused_messages for entry in self)
+        return sum(len(self._by_state[state]) + self.archived[state] for state in set(states or AppState))
 
     def lose(self, app_id: str) -> None:
         """Note that the store has an app of this id but nothing of it may run: it cannot be read, or has ended."""
         self.lost.add(app_id)
         self._last_number = max(self._last_number, app_number(app_id))
 
-    def active(self, but: Container[str] = ()) -> list[AppEntry]:
-        """Return the apps that run or are to be started, in order of submission, without those with ids in `but`."""
-        return [entry for app_id, entry in self._living.items() if app_id not in but and entry.is_active]
+    def active(self, most: int | None = None) -> list[AppEntry]:
+        """Return the apps that run or are to be started, in order of submission: all, or the first ones."""
+        return list(itertools.islice((entry for entry in self._living.values() if entry.is_active), most))
+
+    @property
+    def has_living(self) -> bool:
+        """Whether an app has not ended."""
+        return bool(self._living)
 
     def living(self) -> list[AppEntry]:
         """Return the apps that have not ended, in order of submission: the active ones and those that are paused."""
         return list(self._living.values())
 
-    def newest_first(self) -> Iterator[AppEntry]:
-        """Yield the apps that have not ended, then the others, the newest of each first."""
-        yield from reversed(self._living.values())
-        yield from (entry for app_id, entry in reversed(self._entries.items()) if app_id not in self._living)
+    def newest_first(
+        self, states: Collection[AppState] = (), after: tuple[bool, float] = (False, -math.inf)
+    ) -> Iterator[AppEntry]:
+        """Yield the apps of some states, or all: those that have not ended, then the others, the newest of each first.
+
+        `after` is whether the last app that is left out has ended, and its number, negative.
+        """
+        for ended in (False, True)[after[0] :]:
+            below = (-after[1] if ended is after[0] else math.inf,)
+            parts = [
+                itertools.islice(reversed(apps), len(apps) - bisect_left(apps, below), None)
+                for state, apps in self._by_state.items()
+                if APP_LIFECYCLE.is_final(state) is ended and (not states or state in states)
+            ]
+            yield from (self._entries[app_id] for _, app_id in heapq.merge(*parts, reverse=True))
 
     def find(self, app_id: str) -> AppEntry | None:
         """Return the app of an id, or None if there is none or it is archived."""

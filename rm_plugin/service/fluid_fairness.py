@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 
 from rm_plugin.arbiter.prospects import Stay, lives_of_stays
 from rm_plugin.service.entries import AppEntries, AppEntry
-from themis.fluid_cluster import FluidLife, FluidPhase, fluid_ideals_s
+from rm_plugin.service.store import app_number
+from themis.fluid_cluster import FluidLife, fluid_ideals_s
 from themis.lifecycle import AppState
 from themis.queues import ONE_QUEUE, Queues
-from themis.wire import themis_pb2 as pb
 from themis.wire.values import declaration_from_message
 
 
@@ -32,7 +32,9 @@ class FluidFairness:
         self._entries = entries
         self._queues = queues
         self._lives: Mapping[str, FluidLife] = {}
-        self._declared: dict[str, tuple[pb.Declaration, tuple[FluidPhase, ...]]] = {}
+        # What was known of each app at its last change, in order of submission.
+        self._stays: dict[str, Stay] = {}
+        self._changed = entries.follow()
         self._computed_for: tuple[int, int, Queues] | None = None
 
     def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
@@ -61,24 +63,18 @@ class FluidFairness:
         return self._lives
 
     def stays(self) -> list[Stay]:
-        """What the fluid cluster has to know of all apps that have declared themselves.
-
-        Few have declared anything new since the last time.
-        """
-        before, self._declared = self._declared, {}
-        stays = []
-        for entry in self._entries:
-            message = entry.declaration
-            known = before.get(entry.app_id)
-            if known is None or known[0] is not message:
-                known = message, declaration_from_message(message).phases
-            self._declared[entry.app_id] = known
-            if known[1]:
-                stays.append(_stay(entry, known[1]))
-        return stays
+        """What the fluid cluster has to know of all apps that have declared themselves."""
+        for app_id in sorted(self._changed, key=lambda each: (app_number(each), each)):
+            entry = self._entries.find(app_id)
+            if entry is None:
+                self._stays.pop(app_id, None)
+            else:
+                self._stays[app_id] = _stay(entry)
+        self._changed.clear()
+        return [stay for stay in self._stays.values() if stay.phases]
 
 
-def _stay(entry: AppEntry, phases: tuple[FluidPhase, ...]) -> Stay:
+def _stay(entry: AppEntry) -> Stay:
     """An app on the fluid cluster. One that failed or was killed leaves when it ended.
 
     A paused app leaves when it was paused. Once it is resumed, it counts as one that was submitted later by its pauses.
@@ -89,5 +85,9 @@ def _stay(entry: AppEntry, phases: tuple[FluidPhase, ...]) -> Stay:
     if entry.state is AppState.FINISHED:
         left_at_s = None
     return Stay(
-        app_id=entry.app_id, owner=entry.owner, phases=phases, arrived_at_s=entry.arrived_at_s, left_at_s=left_at_s
+        app_id=entry.app_id,
+        owner=entry.owner,
+        phases=declaration_from_message(entry.declaration).phases,
+        arrived_at_s=entry.arrived_at_s,
+        left_at_s=left_at_s,
     )

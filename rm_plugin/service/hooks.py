@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -51,7 +51,6 @@ class Hooks:
         changes: Writes what is to be sent.
         find: Returns an app by its id, also an archived one.
         page_url: Returns the address of the page, with a slash at its end; empty without one.
-        post: Sends a document.
     """
 
     def __init__(
@@ -60,21 +59,19 @@ class Hooks:
         changes: Changes,
         find: Callable[[str], Awaitable[AppEntry]],
         page_url: Callable[[], str],
-        post: Post | None = None,
     ) -> None:
         self._urls = tuple(urls)
         self._changes = changes
         self._find = find
         self._page_url = page_url
-        self._post = post or post_document
+        self._post: Post = post_document
         self._room = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.pending: tuple[Delivery, ...] = ()
         """What is to be sent, the oldest end first."""
 
-    def restore(self, text: str | None) -> None:
+    def restore(self, kept: Iterable[Delivery]) -> None:
         """Take what a former ResourceManager had to send; addresses that the settings lack now are dropped."""
-        kept = msgspec.json.decode(text or "[]", type=list[Delivery])
         self.pending = tuple(each for each in kept if each.url in self._urls)
 
     def start(self) -> None:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.host_process import AgentHost, HostLostError
 from themis.bids import AppReport, Bid
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_to_message, bid_from_message, report_from_message
+from themis.wire.values import app_to_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
 
@@ -131,8 +132,9 @@ class HostedApps:
         request = self._question(contentions)
         request.offer.CopyFrom(offer)
         reply = await self._ask(request)
-        asked = zip(self._that_answered(request, reply), reply.bids, strict=True)
-        return {app_id: bid_from_message(bid, app_id) for app_id, bid in asked if app_id in self._apps}
+        bids = msgspec.msgpack.decode(reply.bids, type=list[Bid])
+        asked = zip(self._that_answered(request, reply), bids, strict=True)
+        return {app_id: bid for app_id, bid in asked if app_id in self._apps}
 
     def _question(self, contentions: Mapping[str, float]) -> pb.HostRequest:
         """Return a question to those of the apps that the host has evaluated."""

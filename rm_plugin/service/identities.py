@@ -84,10 +84,6 @@ class Identities:
         # Local tokens end with the process. A client whose token is refused asks for another one.
         self._key = secrets.token_bytes(32)
 
-    def restore(self, text: str | None) -> None:
-        """Take the users' tokens as the store has them."""
-        self.tokens = msgspec.json.decode(text or "{}", type=dict[str, UserToken])
-
     def of_user(self, user: str) -> Identity:
         """Return the identity of a user."""
         queues = self._queues().administered.get(user, frozenset())

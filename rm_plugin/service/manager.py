@@ -415,11 +415,12 @@ class ResourceManager:
             StoreError: The store, which has the archived apps, cannot be read.
         """
         is_found = partial(self._has_words, words=search.lower().split())
-        page = app_page(filter(is_found, self.entries.newest_first()), states=states, after=after, limit=limit)
+        found = filter(is_found, self.entries.newest_first(states, mark_key(after)))
+        page = app_page(found, states=states, after=after, limit=limit)
         if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
             return page
         # From before the store is read: an app that is archived meanwhile must be in one of both.
-        kept = list(filter(is_found, self.entries))
+        kept = list(filter(is_found, self.entries.newest_first(states, mark_key(after))))
         has_ended, key = mark_key(after)
         # One more than the page holds shows whether there is another page.
         size, below = page_size(limit) + 1, -key if has_ended else math.inf
@@ -454,8 +455,7 @@ class ResourceManager:
     # ---- for the agent host ----
 
     def _host_entered(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
-        self.entries.take_heartbeat(entry, heartbeat)
-        self.rounds.demand_changed(entry.app_id, heartbeat.unmet_gpus)
+        self._take_heartbeat(entry, heartbeat)
 
     def _host_failed(self, entry: AppEntry, problem: str) -> None:
         """Start the app master of an app that the agent host cannot evaluate: it says what is wrong, and ends it."""
@@ -585,6 +585,7 @@ class ResourceManager:
                 self._take(entry, session, message)
         except (InputError, ValueError) as error:
             entry.refused_messages += 1
+            self.entries.refused_messages += 1
             LOG.warning("%s: refused a %s: %.1000s", entry.app_id, body, error)
         session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
 
@@ -597,9 +598,13 @@ class ResourceManager:
             session.bid_prepare_ms = message.bid.prepare_ms
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and entry.is_active:
-            self.entries.take_heartbeat(entry, message.heartbeat)
+            self._take_heartbeat(entry, message.heartbeat)
             self.live_cluster.note_grants(entry)
-            self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
+
+    def _take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
+        before_gpus = entry.heartbeat.unmet_gpus
+        self.entries.take_heartbeat(entry, heartbeat)
+        self.rounds.note_demand(changed=heartbeat.unmet_gpus != before_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         """Process a message that app masters resend until it is acknowledged, so it may come twice."""

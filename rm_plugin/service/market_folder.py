@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+import msgspec
 
 from rm_plugin.arbiter.market_document import market_document
 from themis.bids import Market
@@ -28,7 +29,7 @@ class MarketFolder:
         path = self._folder / f"round-{round_id:09d}.json"
         # Write to a temporary name first, so that a reader never finds half a file.
         half = path.with_suffix(".part")
-        half.write_text(json.dumps(market_document(market), separators=(",", ":")), encoding="utf-8")
+        half.write_bytes(msgspec.json.encode(market_document(market)))
         half.replace(path)
         for old in sorted(self._folder.glob("round-*.json"))[: -self._most]:
             old.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import TypeVar
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -22,6 +23,8 @@ from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 from themis.values import Value
 
 LOG = logging.getLogger("themis.rm")
+
+T = TypeVar("T")
 
 
 def restored_entries(store: StateStore) -> AppEntries:
@@ -47,6 +50,18 @@ def warn_of_refused(entries: AppEntries, policy: str) -> None:
                 check_gang(policy, entry.spec.name, job.job_id, job.shape)
         except InputError as error:
             LOG.warning("jobs of %s wait until the policy changes: %s", entry.app_id, error)
+
+
+def restored_value(store: StateStore, key: str, kind: type[T], empty: T) -> T:
+    """Read a value of the service that the store has as JSON. Returns `empty` if it has none or cannot be read."""
+    text = store.meta(key)
+    if text is None:
+        return empty
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        LOG.error("%s of the store cannot be read and is dropped: %.300s", key, error)
+        return empty
 
 
 def lasting_leases(store: StateStore, cluster: Cluster, entries: AppEntries, now_s: float) -> list[Lease]:

@@ -94,9 +94,8 @@ class RoundRunner:
         self._before_round = before_round
         self._reasons: list[str] = []
         self._wake = asyncio.Event()
-        # State at the start of the last round: the version of the free GPUs, and the unmet demand of each app.
+        # The version of the free GPUs at the start of the last round.
         self._seen_free = 0
-        self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
         self._waits: Mapping[str, Wait] = {}
         self._reports: dict[str, AppReport] = {}
@@ -129,11 +128,10 @@ class RoundRunner:
             self._reasons.append(reason)
         self._wake.set()
 
-    def demand_changed(self, app_id: str, unmet_gpus: int) -> None:
-        """Ask for a round if GPUs are free, and the app's unmet demand or the free GPUs changed since the last one."""
+    def note_demand(self, *, changed: bool) -> None:
+        """Ask for a round if GPUs are free, and an app's unmet demand or the free GPUs changed since the last one."""
         table = self._arbiter.table
-        new = unmet_gpus != self._seen_unmet.get(app_id) or table.free_version != self._seen_free
-        if new and table.has_free_gpus:
+        if table.has_free_gpus and (changed or table.free_version != self._seen_free):
             self.trigger("demand")
 
     def lease_ends_moved(self) -> None:
@@ -235,7 +233,6 @@ class RoundRunner:
 
     def _see_demand(self) -> None:
         self._seen_free = self._arbiter.table.free_version
-        self._seen_unmet = {entry.app_id: entry.heartbeat.unmet_gpus for entry in self._entries.active()}
 
     async def _answer_all(self, snapshot: RoundSnapshot) -> tuple[RoundResult, float]:
         """Play the round. Returns the result, and the seconds that the policy itself took."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -31,8 +30,8 @@ from rm_plugin.service.authentication import Authentication, LocalTokens
 from rm_plugin.service.certificates import load_tls
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
-from rm_plugin.service.hooks import HOOKS
-from rm_plugin.service.identities import USER_TOKENS
+from rm_plugin.service.hooks import HOOKS, Delivery
+from rm_plugin.service.identities import USER_TOKENS, UserToken
 from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.log_summary import LogSummary, report_unreadable
 from rm_plugin.service.manager import ResourceManager
@@ -43,6 +42,7 @@ from rm_plugin.service.restoring import (
     lasting_leases,
     restored_entries,
     restored_memory,
+    restored_value,
     restored_waits,
     warn_of_refused,
 )
@@ -297,10 +297,10 @@ class Server:
             check_owner=engine.check_owner,
             lock=self._lock,
         )
-        self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
+        self.manager.live_cluster.drained = restored_value(store, DRAINED, frozenset[str], frozenset())
         identities = self.manager.identities
-        identities.restore(store.meta(USER_TOKENS))
-        self.manager.hooks.restore(store.meta(HOOKS))
+        identities.tokens = restored_value(store, USER_TOKENS, dict[str, UserToken], {})
+        self.manager.hooks.restore(restored_value(store, HOOKS, list[Delivery], []))
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=[Authentication(identities)])
         self._tls = load_tls(settings.tls)
         self.manager.certificate_expires_at_s = 0.0 if self._tls is None else self._tls.expires_at_s

@@ -806,9 +806,9 @@ class HostReply(_message.Message):
     rho: _containers.RepeatedScalarFieldContainer[float]
     t_shared_s: _containers.RepeatedScalarFieldContainer[float]
     t_ideal_s: _containers.RepeatedScalarFieldContainer[float]
-    bids: _containers.RepeatedCompositeFieldContainer[Bid]
+    bids: bytes
     failed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, entered: _Optional[_Iterable[_Union[FirstReport, _Mapping]]] = ..., rho: _Optional[_Iterable[float]] = ..., t_shared_s: _Optional[_Iterable[float]] = ..., t_ideal_s: _Optional[_Iterable[float]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., failed: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, entered: _Optional[_Iterable[_Union[FirstReport, _Mapping]]] = ..., rho: _Optional[_Iterable[float]] = ..., t_shared_s: _Optional[_Iterable[float]] = ..., t_ideal_s: _Optional[_Iterable[float]] = ..., bids: _Optional[bytes] = ..., failed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FirstReport(_message.Message):
     __slots__ = ("app_id", "report", "heartbeat", "problem")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import math
+from itertools import islice, takewhile
 
 from rm_plugin.service.web.apps_page import apps_table, owners_table
 from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
@@ -148,8 +149,8 @@ def _gpu(page_state: PageState, names: AppNames, gpu: GpuId) -> Markup:
 
 def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     entries = page_state.manager.entries
-    ended = (entry for entry in entries.newest_first() if entry.ended)
-    shown = [*entries.living()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
+    living, ended = entries.newest_first(), entries.newest_first(after=(True, -math.inf))
+    shown = [*islice(takewhile(lambda entry: not entry.ended, living), MAX_APPS), *islice(ended, MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
     parts = [search_form("apps", "apps"), apps_table(page_state, names, shown)]
@@ -159,7 +160,7 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
 
 
 def _owners(page_state: PageState) -> list[Markup]:
-    if not page_state.manager.entries.living():
+    if not page_state.manager.entries.has_living:
         return []
     note = _OWNERS_NOTE.format(page_state.device_noun)
     return [section("Users and queues", owners_table(page_state), note=note)]

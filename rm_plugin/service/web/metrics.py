@@ -123,7 +123,7 @@ def _sums(page_state: PageState) -> Iterable[str]:
     yield _metric(
         "themis_leases_revoked_total", "counter", "Leases that were taken by force.", [("", {}, totals.leases_revoked)]
     )
-    refused = page_state.manager.entries.refused_messages()
+    refused = page_state.manager.entries.refused_messages
     yield _metric(
         "themis_messages_refused_total", "counter", "Messages of app masters that were refused.", [("", {}, refused)]
     )

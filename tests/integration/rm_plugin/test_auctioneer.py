@@ -12,6 +12,7 @@ import pytest
 
 from rm_plugin.service import auctioneer
 from rm_plugin.service.auctioneer import Auctioneer
+from rm_plugin.service.worker import end_worker, start_worker
 from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Level
 from themis.errors import UnknownNameError
@@ -53,6 +54,15 @@ def test_an_outcome_comes_from_another_process_and_close_ends_it() -> None:
         raise AssertionError("the worker outlived its owner")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("lower", [None, 3])
+def test_priority_of_a_worker_is_ours_unless_it_is_to_be_lower(lower: int | None) -> None:
+    worker = start_worker() if lower is None else start_worker(lower)
+    try:
+        assert worker.submit(os.nice, 0).result(60) == min(19, os.nice(0) + (lower or 0))
+    finally:
+        end_worker(worker)
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 2.0])

@@ -2,10 +2,11 @@
 
 import math
 
+import msgspec
 import pytest
 
 from rm_plugin.arbiter.estimates import AppNow, ClusterNow, ServiceOrder
-from rm_plugin.arbiter.prospects import Stay, lives_of_stays, prospects_of_stays
+from rm_plugin.arbiter.prospects import Prospects, Question, Stay, lives_of_stays, packed_prospects
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.fluid_cluster import FluidPhase
 from themis.queues import AppOwner
@@ -22,6 +23,11 @@ def stay(app_id, time_s=100.0, arrived_at_s=1000.0, left_at_s=None):
 
 def ends_s(*stays):
     return {app_id: life.ends_s for app_id, life in lives_of_stays(stays, 4.0).items()}
+
+
+def prospects_of_stays(apps, stays, gpus, now):
+    packed = msgspec.msgpack.encode(Question(apps=apps, stays=stays, cluster_gpus=gpus, now=now))
+    return msgspec.msgpack.decode(packed_prospects(packed), type=Prospects)
 
 
 def test_apps_share_the_cluster_while_both_are_there():

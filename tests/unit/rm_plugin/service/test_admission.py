@@ -1,6 +1,7 @@
 """Apps that a ResourceManager accepts or refuses, from any client."""
 
 import asyncio
+import math
 import re
 import tracemalloc
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from rm_plugin.service.admission import check_app, types_that_run
 from rm_plugin.service.memory_service import memory_service
-from themis.apps import AppSpec, JobShape, JobSpec, MetricSpec, ProgramSpec, TunerSpec
+from themis.apps import AppSpec, Estimate, JobShape, JobSpec, MetricSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 
@@ -62,6 +63,10 @@ def test_further_apps_are_checked_without_a_walk_over_all_machines():
         ),
         (with_job(shape=JobShape(tasks=4, gpus_per_task=2)), "job job-00 is larger than the cluster c of 7 GPUs"),
         (replace(APP, checkpoint_uri="s3://b/c"), "unknown scheme in a checkpoint URI"),
+        (
+            replace(APP, estimate=Estimate(slowdown=Slowdown(1.0, 1.0, 1.0, math.inf))),
+            "estimate.slowdown must be a number above 0",
+        ),
     ],
 )
 def test_invalid_apps_are_refused_with_reason(app, message):

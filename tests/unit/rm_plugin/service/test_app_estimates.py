@@ -54,7 +54,7 @@ def test_ended_app_has_its_final_rho_and_does_not_wait():
     def check(case):
         entry = case.running("a", rho=9.0)
         entry.finish = pb.Finish(state="FINISHED", rho={"themis": 0.5}, declaration=entry.heartbeat.declaration)
-        entry.state, entry.finished_at_s = AppState.FINISHED, entry.submitted_at_s + 1500.0
+        entry.update(state=AppState.FINISHED, finished_at_s=entry.submitted_at_s + 1500.0)
         assert case.manager.estimates.rho(entry) == pytest.approx(1.5)
         assert case.manager.estimates.waiting(entry) is None
         assert case.manager.estimates.estimate(entry) is None
@@ -191,7 +191,7 @@ def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
             raise RuntimeError("a defect")
 
         in_thread(monkeypatch)
-        monkeypatch.setattr(app_estimates, "prospects_of_stays", failing)
+        monkeypatch.setattr(app_estimates, "packed_prospects", failing)
         case = RmCase(((4,),))
         entry = case.running("a", rho=9.0)
         estimates = case.manager.estimates
@@ -218,7 +218,7 @@ def test_failed_forecast_leaves_no_estimates_of_the_one_before(monkeypatch):
             raise RuntimeError("a defect")
 
         in_thread(monkeypatch)
-        monkeypatch.setattr(app_estimates, "prospects_of_stays", failing)
+        monkeypatch.setattr(app_estimates, "packed_prospects", failing)
         case.clock.advance_to(case.clock.now_s() + 1000.0)
         estimates.rho(entry)
         async with asyncio.timeout(30):
@@ -246,7 +246,7 @@ def test_largest_rho_is_that_of_an_active_app():
         estimates = case.manager.estimates
         assert estimates.max_rho() == max(estimates.rho(first), estimates.rho(second))
         largest, other = sorted((first, second), key=estimates.rho, reverse=True)
-        largest.state = AppState.KILLED
+        largest.update(state=AppState.KILLED)
         assert estimates.max_rho() == estimates.rho(other)
 
     run(check)

@@ -57,8 +57,7 @@ def test_app_that_ends_between_two_pages_is_never_missed():
 
     def end_all(_page):
         for entry in apps:
-            entry.state = FINISHED
-            apps.note_end(entry)
+            entry.update(state=FINISHED)
 
     assert [number for page in all_pages(apps, 1, between=end_all) for number in page] == [3, 3, 2, 1]
 

@@ -58,6 +58,22 @@ def test_authority_cannot_sign_another_authority(tmp_path: Path) -> None:
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("ca.pem", {"key_cert_sign", "crl_sign"}), ("server.pem", {"digital_signature"})]
+)
+def test_key_may_be_used_for_its_purpose_alone(tmp_path: Path, name: str, allowed: set[str]) -> None:
+    from cryptography import x509
+
+    init_tls(tmp_path, [])
+    certificate = x509.load_pem_x509_certificate((tmp_path / name).read_bytes())
+    usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    uses = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+        *("key_cert_sign", "crl_sign"),
+    )
+    assert {use for use in uses if getattr(usage, use)} == allowed
+
+
 def test_renewal_without_the_authoritys_key_is_refused_with_the_remedy(tmp_path: Path) -> None:
     init_tls(tmp_path, [])
     (tmp_path / "ca-key.pem").unlink()

@@ -141,6 +141,11 @@ def test_measured_speed_may_be_relative_to_that_on_the_slowest_type_of_the_speci
     assert believed(claim, cluster=cluster, spec=spec).t_ideal_s == 100.0 / 50.0
 
 
+def test_measured_speed_on_a_type_that_the_cluster_lacks_does_not_count():
+    claim = report(demand(speeds=Speeds((("v100", 5.0),))), rho=9e8, t_ideal_s=1e-6)
+    assert believed(claim).t_ideal_s == 100.0
+
+
 def test_ideal_time_holds_the_metered_work():
     # (100,000 * 0.5 / 1.25 - 600) / 1.25 GPU s, twice, on 8 GPUs.
     assert believed(report(), attained_gpu_s=1e5).t_ideal_s == pytest.approx(2 * (40_000 - 600) / 1.25 / 8)

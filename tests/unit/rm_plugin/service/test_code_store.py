@@ -106,6 +106,11 @@ def test_an_app_whose_code_cannot_be_written_is_refused(tmp_path):
         asyncio.run(kept(CodeStore(tmp_path)))
 
 
+def test_folder_is_made_for_the_first_code(tmp_path):
+    asyncio.run(kept(CodeStore(tmp_path / "new")))
+    assert len(archives(tmp_path / "new")) == 1
+
+
 RETENTION = {"retention": {"keep_s": 1_000.0}, "am_starts_at_once": 1_000}
 NAME = f"{CODE.sha256}.tar.gz"
 

@@ -1,6 +1,7 @@
 """A store that cannot be written: nothing changes, callers are refused or wait, and all continues once it works."""
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
@@ -346,6 +347,24 @@ def test_error_in_test_write_does_not_end_retries(tmp_path, monkeypatch):
         async with asyncio.timeout(20):
             await rm.manager.changes.usable()
         assert failed
+
+    run(tmp_path, scenario)
+
+
+def test_error_of_a_change_whose_caller_is_gone_is_not_logged_as_lost(tmp_path):
+    async def scenario(rm):
+        lost = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context["message"]))
+        rm.store.hold()
+        submit = await waits(rm.manager.submit(SPEC))
+        submit.cancel()
+        break_store(rm)
+        rm.store.let_go()
+        await until(lambda: rm.manager.changes.trouble)
+        del submit
+        gc.collect()
+        await asyncio.sleep(0.05)
+        assert lost == []
 
     run(tmp_path, scenario)
 

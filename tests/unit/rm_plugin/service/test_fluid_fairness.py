@@ -65,7 +65,7 @@ def test_arrival_counts_though_another_app_was_archived_meanwhile():
     fairness = FluidFairness(entries)
     assert fairness.final_rho(first, 4)["fluid"] == pytest.approx(0.5)
     entries.archive(["app-0000"])
-    running.state, running.finished_at_s = AppState.KILLED, 300.0
+    running.update(state=AppState.KILLED, finished_at_s=300.0)
     entries.add(entry("app-0003", 60.0))
     assert fairness.final_rho(first, 4)["fluid"] == pytest.approx(50 / 140)
 

@@ -13,6 +13,7 @@ from service_cases import app
 from rm_plugin.service import hooks
 from rm_plugin.service.hooks import HOOKS, Delivery, post_document
 from rm_plugin.service.memory_service import MemoryService, memory_service, until
+from rm_plugin.service.restoring import restored_value
 from themis.config.rm_settings import RmSettings
 from themis.errors import ThemisError
 from themis.lifecycle import AppState
@@ -116,7 +117,7 @@ def test_end_is_written_before_it_is_sent_and_sent_after_a_restart(tmp_path):
         after = MemoryService(tmp_path, store=rm.store, clock=rm.clock, hooks=(ONE,))
         receiver = Receiver()
         after.manager.hooks._post = receiver.post
-        after.manager.hooks.restore(rm.store.meta(HOOKS))
+        after.manager.hooks.restore(restored_value(rm.store, HOOKS, list[Delivery], []))
         after.manager.hooks.start()
         await until(lambda: stored(rm) == [])
         assert [url for url, _ in receiver.got] == [ONE]
@@ -127,7 +128,7 @@ def test_end_is_written_before_it_is_sent_and_sent_after_a_restart(tmp_path):
 
 def test_address_that_the_settings_lack_now_gets_nothing(tmp_path):
     async def scenario(rm, _receiver):
-        rm.manager.hooks.restore(json.dumps([{"app_id": "app-0001", "url": TWO}]))
+        rm.manager.hooks.restore([Delivery("app-0001", TWO)])
         assert rm.manager.hooks.pending == ()
 
     run(tmp_path, scenario)
@@ -204,6 +205,22 @@ def test_document_is_posted_as_json():
     asyncio.run(scenario())
 
 
+def test_end_of_an_app_reaches_the_address_of_the_settings(tmp_path):
+    got = []
+
+    async def answer(request):
+        got.append((await request.json())["app_id"])
+        return web.Response(status=204)
+
+    async def scenario():
+        async with receiving(answer) as url, memory_service(tmp_path, hooks=(url,)) as rm:
+            entry = await ended(rm)
+            await until(lambda: got == [entry.app_id])
+            await until(lambda: stored(rm) == [])
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 def test_redirect_is_not_followed():
     asked = []
 
@@ -265,13 +282,18 @@ def test_answer_that_is_not_http_leaves_the_secret_of_the_address_out():
 
 def test_end_that_newer_ones_replaced_is_not_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "MAX_PENDING", 1)
-    monkeypatch.setattr(hooks, "RETRY_AFTER_S", (0.1,))
+    answers = asyncio.Event()
+
+    class Slow(Receiver):
+        async def post(self, url, body):
+            await answers.wait()
+            await super().post(url, body)
 
     async def scenario(rm, receiver):
         await ended(rm)
-        await until(lambda: receiver.refusals == 0)
         await ended(rm)
+        answers.set()
         await until(lambda: not rm.manager.hooks._tasks)
         assert [document["app_id"] for _url, document in receiver.got] == ["app-0002"]
 
-    run(tmp_path, scenario, receiver=Receiver(refusals=1))
+    run(tmp_path, scenario, receiver=Slow(refusals=1))

@@ -6,8 +6,9 @@ from unittest.mock import Mock
 import pytest
 
 from rm_plugin.service.changes import Changes
-from rm_plugin.service.identities import CALLS_PER_S, MAX_CALLS, MAX_VALID_S, USER_TOKENS, Identities
+from rm_plugin.service.identities import CALLS_PER_S, MAX_CALLS, MAX_VALID_S, USER_TOKENS, Identities, UserToken
 from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.restoring import restored_value
 from rm_plugin.service.store_memory import MemoryStore
 from themis.clock import VirtualClock
 from themis.errors import InputError, UnknownNameError
@@ -77,7 +78,7 @@ class Users:
         self.recorder = Recorder(store, self.clock)
         self.changes = Changes(Mock(), self.recorder)
         self.identities = Identities(admins=("root",), anonymous=False, clock=self.clock, user="service")
-        self.identities.restore(store.meta(USER_TOKENS))
+        self.identities.tokens = restored_value(store, USER_TOKENS, dict[str, UserToken], {})
 
     async def add(self, user: str, valid_s: float = 100.0) -> str:
         return await self.identities.add(self.changes, user, valid_s=valid_s, by="root")

@@ -12,6 +12,7 @@ from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.retention import SETTLED_S
+from rm_plugin.service.status import app_status
 from themis.apps import JobShape, JobSpec
 from themis.archives import ArchiveError
 from themis.bids import PlacedGang
@@ -74,6 +75,14 @@ class TestSubmissions:
             assert list(rm.entries) == []
 
         run(tmp_path, scenario, policy="allox")
+
+    def test_app_that_waits_is_shown_without_times_of_a_start_or_an_end(self, tmp_path):
+        async def scenario(rm):
+            shown = app_status(rm.manager, await rm.manager.submit(app("mine")), whole=False)
+            assert shown.submitted_at_s == rm.clock.now_s()
+            assert (shown.started_at_s, shown.finished_at_s) == (0.0, 0.0)
+
+        run(tmp_path, scenario)
 
     def test_app_is_accepted_although_its_start_raises(self, tmp_path, monkeypatch):
         async def launch(self, _launch):

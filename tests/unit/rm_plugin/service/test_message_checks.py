@@ -196,10 +196,10 @@ def test_invalid_registration_is_refused_and_changes_nothing(changes):
 
 def test_app_that_was_not_started_cannot_register():
     async def scenario(case, entry, session):
-        entry.state, entry.attempt = AppState.SUBMITTED, 0
+        entry.update(state=AppState.SUBMITTED, attempt=0)
         with pytest.raises(InputError):
             await case.manager.register(registration(entry))
-        entry.state, entry.attempt = AppState.RUNNING, 1
+        entry.update(state=AppState.RUNNING, attempt=1)
 
     run(scenario)
 

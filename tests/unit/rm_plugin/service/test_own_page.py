@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 
+import psutil
 import pytest
 
 from rm_plugin.service.own_page import OwnPages, own_page
@@ -74,3 +75,16 @@ def test_name_that_takes_long_to_resolve_is_refused_and_holds_no_other_thread(mo
         pages.close()
 
     asyncio.run(scenario())
+
+
+OTHERS = [
+    each.address
+    for addresses in psutil.net_if_addrs().values()
+    for each in addresses
+    if each.family == socket.AF_INET and not each.address.startswith("127.")
+]
+
+
+@pytest.mark.skipif(not OTHERS, reason="this machine has no address but that of its loopback")
+def test_page_at_another_address_of_the_same_machine_is_its_own():
+    assert own_page(f"http://{OTHERS[0]}:8080/", "ipv4:127.0.0.1:40000") == f"http://{OTHERS[0]}:8080/"

@@ -1,12 +1,13 @@
 """Stores with unreadable rows: these are reported and skipped, and the service starts."""
 
+import asyncio
 import sqlite3
 
 import msgspec
 import pytest
 from instant_loop import run_instantly
 from msgspec.structs import replace
-from service_cases import NOW_S, ServiceCase, app, registration, report
+from service_cases import CLUSTER, NOW_S, ServiceCase, app, registration, report
 
 from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.allox_policy import AlloxMemory
@@ -14,18 +15,22 @@ from rm_plugin.policies.oef.decision import OefMemory
 from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service import store_sqlite
+from rm_plugin.service.hooks import HOOKS
+from rm_plugin.service.identities import USER_TOKENS
+from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.restoring import restored_entries, restored_memory, restored_waits
-from rm_plugin.service.server import clock_of
+from rm_plugin.service.server import Server, clock_of
 from rm_plugin.service.store_memory import MemoryStore
 from rm_plugin.service.store_rows import read_app
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.event_index import EventIndex
 from themis.apps import JobShape
 from themis.bids import RhoOf
-from themis.clock import VirtualClock
+from themis.clock import VirtualClock, WallClock
 from themis.cluster import DeviceType, GpuId, Machine
+from themis.config.rm_settings import RmSettings
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.values import Value
@@ -119,6 +124,7 @@ def test_unreadable_event_is_reported_and_keeps_its_sequence(tmp_path, damage, c
         ("UPDATE apps SET spec = ? WHERE app_id = 'app-0002'", (b"\xff\xff",)),
         ("UPDATE apps SET spec = '' WHERE app_id = 'app-0002'",),
         ("UPDATE apps SET submitted_at_s = 'now' WHERE app_id = 'app-0002'",),
+        ("UPDATE apps SET submitted_at_s = 9e999 WHERE app_id = 'app-0002'",),
         ("UPDATE apps SET diagnostics = CAST(? AS TEXT) WHERE app_id = 'app-0002'", (b"\xff",)),
     ],
 )
@@ -162,6 +168,23 @@ def test_unreadable_store_value_is_replaced(tmp_path, key):
     assert Recorder(store, VirtualClock(NOW_S)).kept_cluster() is None
     assert store.meta("grid_origin_s") == repr(NOW_S)
     store.close()
+
+
+def test_value_of_the_store_that_cannot_be_read_is_reported_and_does_not_prevent_a_start(tmp_path, caplog):
+    async def scenario():
+        store = MemoryStore()
+        with store.transaction() as transaction:
+            for key in (DRAINED, USER_TOKENS, HOOKS):
+                transaction.put_meta(key, '{"half": ')
+        settings = RmSettings(cluster=tmp_path / "none.yaml", state_dir=tmp_path, listen="127.0.0.1:0")
+        server = Server(settings, CLUSTER, store, WallClock())
+        await server.start()
+        manager = server.manager
+        assert (manager.live_cluster.drained, manager.identities.tokens, manager.hooks.pending) == (frozenset(), {}, ())
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert [key in caplog.text for key in (DRAINED, USER_TOKENS, HOOKS)] == [True] * 3
 
 
 def test_round_events_with_app_id_are_no_rounds():

@@ -1,6 +1,9 @@
 """Retention: events of ended apps move to files; the apps are still listed and shown, and nothing is lost or reused."""
 
 import asyncio
+import errno
+import os
+import stat
 
 import pytest
 from event_log_cases import read_archive
@@ -261,6 +264,27 @@ def test_archive_that_cannot_be_written_loses_nothing(tmp_path):
     run(scenario)
 
 
+def test_archive_that_the_disk_refuses_when_it_is_synced_loses_nothing(tmp_path, monkeypatch):
+    sync = os.fsync
+
+    def refused(descriptor):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "no")
+        sync(descriptor)
+
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_apps=0)) as rm:
+            await ended(rm, 1)
+            later(rm, 100.0)
+            before = rm.store.events()
+            monkeypatch.setattr("rm_plugin.service.archive.os.fsync", refused)
+            with pytest.raises(OSError):
+                await rm.manager.retention.archive_old()
+            assert rm.store.events() == before
+
+    run(scenario)
+
+
 def test_events_are_dropped_without_archive(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, **settings(keep_apps=0, archive=False)) as rm:
@@ -336,7 +360,8 @@ def test_late_end_of_archived_apps_master_is_ignored(tmp_path):
 def test_pages_show_archived_apps(tmp_path):
     async def scenario():
         case = RmCase(((4,),), folder=str(tmp_path))
-        case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s()).refused_messages = 3
+        case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s())
+        case.entries.refused_messages = 3
         case.running("going", rho=1.5)
         case.clock.advance_to(case.clock.now_s() + 10**7)
         assert await case.manager.retention.archive_old() == 1

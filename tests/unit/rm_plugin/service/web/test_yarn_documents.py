@@ -115,7 +115,7 @@ def test_one_app_is_found_by_yarns_id_and_by_ours(case):
 
 
 def test_paused_app_is_accepted_in_yarns_words(case):
-    case.entries.get("app-0001").state = AppState.PAUSED
+    case.entries.get("app-0001").update(state=AppState.PAUSED)
     app = asked(case, lambda rm: rm.cluster_application("app-0001").data["app"])
     assert (app["state"], app["finalStatus"], app["diagnostics"]) == ("ACCEPTED", "UNDEFINED", "paused")
 
