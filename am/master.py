@@ -441,5 +441,5 @@ def _outcome(app: App) -> tuple[AppState, str]:
         if app.spec.metric.wanted and len(app.search.jobs) > 1 and not app.search.best():
             doubts.insert(0, "no job logged a loss that the profiler reads, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)
-    failures = [job.diagnostics for job in app.search.jobs.values() if job.diagnostics]
+    failures = [f"{job.job_id}: {job.diagnostics}" for job in app.search.jobs.values() if job.diagnostics]
     return AppState.FAILED, "every job failed; the first: " + (failures[0] if failures else "unknown")

@@ -10,6 +10,7 @@ from submarine_client.table import MISSING, assignments, moment, number, percent
 from submarine_client.terminal import field, harmless
 from themis.apps import AppSpec, ProgramSpec
 from themis.code_archive import files_in
+from themis.config.tuner_settings import gpus_at_once
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, rho_text
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
@@ -100,7 +101,7 @@ def spec_text(app: AppSpec) -> str:
         field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
         field("Jobs", f"{len(app.jobs)}, each of {tasks} {noun} with {_gpus(shape.gpus_per_task)} a task"),
         field("Iterations", str(max(job.iterations_total for job in app.jobs))),
-        field("GPUs at most", str(app.demand_max_gpus)),
+        field("GPUs at most", str(gpus_at_once(app))),
     ]
     speeds = app.jobs[0].speed_by_device
     if speeds:

@@ -250,5 +250,5 @@ class AppSpec(Value, frozen=True, kw_only=True):
 
     @property
     def demand_max_gpus(self) -> int:
-        """The most GPUs the app can use at once (app_demand_max in the paper)."""
+        """The most GPUs that all jobs of the app together can use (app_demand_max in the paper)."""
         return sum(job.shape.demand_max_gpus for job in self.jobs)

@@ -322,7 +322,7 @@ class JobRunner:
     def _again(self, job: JobRun, reason: str, *, unrecoverable: bool, last_words: str = "") -> None:
         """Restart a job whose tasks have ended from its checkpoint, or give it up."""
         if unrecoverable or job.restarts >= self._app.spec.max_task_restarts:
-            self._app.search.failed(job, f"{job.job_id}: {reason}{last_words}")
+            self._app.search.failed(job, f"{reason}{last_words}")
             self._emit("job_given_up", job.job_id, {"reason": reason, "restarts": job.restarts})
             return
         job.restarts += 1

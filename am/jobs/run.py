@@ -22,6 +22,7 @@ TOLD_UNSAVED_STOPS = 2
 
 _PACE_REMEDY = "print a step with each, as it is done, or set estimate.serial_iteration_s"
 _REMEDY = "declare `metric`, print `step=.. loss=..`, or call themis.report"
+_DECLARED_REMEDY = "print it before the end of the phase, or correct `metric`"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,8 +140,10 @@ class JobRun:
         if self.lines.lines_read:
             read = f"{self.lines.lines_read} of them with {self.metric.name or 'a loss'}"
             return f"{self.lines.lines_seen} lines seen, {read}; {_PACE_REMEDY}"
-        what = f"no {self.metric.name}" if self.metric.name else "none understood"
-        return f"{self.lines.lines_seen} lines seen, {what}; first line: {self.lines.first_line!r}; {_REMEDY}"
+        what, remedy = "none understood", _REMEDY
+        if self.metric.declared:
+            what, remedy = f"no {self.metric.name or 'declared metric'} yet", _DECLARED_REMEDY
+        return f"{self.lines.lines_seen} lines seen, {what}; first line: {self.lines.first_line!r}; {remedy}"
 
     @property
     def health(self) -> str:

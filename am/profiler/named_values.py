@@ -48,6 +48,11 @@ _ACCURACY = re.compile(
     rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}}\.? )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
     rf"(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})(?: */ *(?P<of>[0-9]{{1,15}}))?(?P<percent> *%)?(?![\w]|\.\d)"
 )
+_DISCRIMINATOR, _GENERATOR = (
+    re.compile(rf"(?<![\w./-])(?:loss[ _/-]?{side}|{side}[ _/-]?loss)(?:_(?:step|epoch))?[\s:=]{{1,3}}(?={NUMBER})")
+    for side in ("(?:dis|disc|discriminator|critic|d)", "(?:gen|generator|g)")
+)
+"""The losses of two networks that work against each other. Neither says how good a model is."""
 _MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
 """Behind the value of a batch: the mean over all batches so far, as PyTorch's and timm's meters print it."""
 _SPLIT = re.compile(r"[ _/.\\()-]+")
@@ -64,12 +69,15 @@ class NamedValues:
         loss: Training loss.
         held_out_loss: Loss on held-out data.
         accuracy: Accuracy as a share, on held-out data where the line names any such.
+        of_adversaries: Whether the line has the losses of two networks that work against each other. These do not
+            count as losses, the step of the line does.
     """
 
     place: LinePlace
     loss: float | None = None
     held_out_loss: float | None = None
     accuracy: float | None = None
+    of_adversaries: bool = False
 
 
 class _Loss(Value, frozen=True, kw_only=True):
@@ -96,10 +104,12 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
     plain = _OF_SETS.sub(r"\1 loss=\2 \3 loss=", plain)
     text = plain.lower()
     parts = held_out_parts(text, held_out=held_out)
-    losses = _losses(plain, text, parts)
-    if not losses:
+    adversaries = _adversaries(text)
+    losses = [each for each in _losses(plain, text, parts) if each.at not in adversaries]
+    starts = [*adversaries, *(each.at for each in losses)]
+    if not starts:
         return NamedValues(LinePlace())
-    values = NamedValues(line_place(text, losses[0].at))
+    values = NamedValues(line_place(text, min(starts)), of_adversaries=bool(adversaries))
     placed = values.place.step is not None or values.place.epoch is not None
     trained = min((each for each in losses if not each.held_out), key=lambda each: each.rank, default=None)
     if trained is not None and (trained.sure or placed):
@@ -109,6 +119,12 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
         values.held_out_loss = measured.value
         values.accuracy = _accuracy(text, parts)
     return values
+
+
+def _adversaries(text: str) -> frozenset[int]:
+    """Return where the losses of two networks that work against each other begin. Empty unless the line has both."""
+    sides = [[found.start() for found in side.finditer(text)] for side in (_DISCRIMINATOR, _GENERATOR)]
+    return frozenset(sides[0] + sides[1]) if all(sides) else frozenset()
 
 
 def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:

@@ -27,7 +27,12 @@ _KERAS = re.compile(r"[0-9]+/[0-9]+ .*[0-9][um]?s/step")
 """A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`."""
 _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):")
 """Lines in the notation of TensorFlow or Themis, whose own formats have skipped them."""
-_BAR = re.compile(r"%\|[^|]{0,200}\| *([0-9]{1,12})/([0-9]{1,12}) \[")
+_BAR = re.compile(
+    r"(?P<run>^\W*(?:(?:train|training|epochs?|steps?|iterations?|iters?)\W{1,3})?[0-9]{1,3})?"
+    r"%\|[^|]{0,200}\| *(?P<done>[0-9]{1,12})/(?P<total>[0-9]{1,12}) \[",
+    re.IGNORECASE,
+)
+"""A progress bar. Group `run`: it has no name, or one of training, so it is of no download and no evaluation."""
 
 
 class TextFormat:
@@ -72,8 +77,18 @@ class TextFormat:
 
     def read(self, line: str) -> Sequence[Record]:
         """Return the records of a line, in order. Never raises."""
-        if "%|" in line and (bar := _BAR.search(line)):
-            self._bar_step = int(bar[1]) if int(bar[2]) in self._expected else self._bar_step
+        drawn = self._drawn(line) if "%|" in line else ()
+        return self._read(line) or drawn
+
+    def _drawn(self, line: str) -> Sequence[Record]:
+        """Return the progress that a bar of as many steps as the job has iterations shows."""
+        bar = _BAR.search(line)
+        if bar is None or int(bar["total"]) not in self._expected:
+            return ()
+        self._bar_step = int(bar["done"])
+        return (StepLoss(step=self._bar_step, loss=None),) if self._bar_step and bar["run"] else ()
+
+    def _read(self, line: str) -> Sequence[Record]:
         held_out = self._is_held_out(line)
         known = self._boosting.read(line)
         if known is None and not self._names_losses:
@@ -90,7 +105,7 @@ class TextFormat:
             return (diverged,)
         values = named_values(row or line, held_out=held_out)
         of_others = _KERAS.search(line) is not None or _OTHERS.search(line) is not None
-        if of_others or (values.loss is None and values.held_out_loss is None):
+        if of_others or (values.loss is None and values.held_out_loss is None and not values.of_adversaries):
             self._head = head_place(line) or self._head
             return ()
         self._names_losses = True
@@ -100,7 +115,11 @@ class TextFormat:
         """Return the iteration of a line that names a finished epoch and no step. Returns None for any other line."""
         text = line.lower()
         place = line_place(text, len(text))
-        return None if place.epoch is None or place.fraction or place.step is not None else self._iteration(place, None)
+        return (
+            None
+            if place.epoch is None or place.fraction or place.step is not None
+            else self._iteration(place, None, held_out_only=True)
+        )
 
     def _is_held_out(self, line: str) -> bool:
         """Return whether a line follows the head `Test metrics:`, at once or in the block that is indented below it."""
@@ -112,8 +131,9 @@ class TextFormat:
         return held_out
 
     def _records(self, values: NamedValues) -> Sequence[Record]:
-        held_out_only = values.loss is None
-        step = self._iteration(self._completed(values.place, held_out_only=held_out_only), values.loss)
+        held_out_only = values.loss is None and not values.of_adversaries
+        place = self._completed(values.place, held_out_only=held_out_only)
+        step = self._iteration(place, values.loss, held_out_only=held_out_only)
         if step is None:
             step = self._step
             trained: Sequence[Record] = () if values.loss is None else (LossOnly(loss=values.loss),)
@@ -135,7 +155,7 @@ class TextFormat:
         # In a line with held-out values only, unnamed counts are those of the evaluation.
         return replace(place, step=None, steps=None) if held_out_only and place.in_epoch else place
 
-    def _iteration(self, place: LinePlace, loss: float | None) -> int | None:
+    def _iteration(self, place: LinePlace, loss: float | None, *, held_out_only: bool) -> int | None:
         """Return the iteration of a line. Returns None if nothing says it."""
         self._epochs_in_parts = self._epochs_in_parts or place.fraction
         if self._epochs_in_parts and place.step is None:
@@ -146,10 +166,11 @@ class TextFormat:
             self._first_epoch = place.epoch
         before = place.epoch - min(1, self._first_epoch)
         if self._expected and (place.epochs in self._expected or self._is_of_epoch(place)):
-            is_within = loss is not None and place.step is not None and place.step != place.steps
+            is_within = not held_out_only and place.step is not None and place.step != place.steps
             return before if is_within else before + 1
         if place.step is None:
-            return before + 1 if not self._length else (before + 1) * self._length
+            done = before + 1 if not self._length else (before + 1) * self._length
+            return max(done, self._bar_step or 0)
         return self._step_over_epochs(place, before)
 
     def _is_of_epoch(self, place: LinePlace) -> bool:

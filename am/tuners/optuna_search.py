@@ -16,8 +16,7 @@ from am.tuners.optuna_trials import NAME, end_trial, new_study, should_stop
 from am.tuners.sampling import SamplingTuner
 from am.tuners.stopping import Curve
 from themis.apps import HyperParameter, JobSpec
-
-DEFAULT_PARALLEL = 4
+from themis.config.tuner_settings import OPTUNA_DEFAULT_PARALLEL
 
 _FAR = 1.0
 """The distance of two different categorical values. It equals that of the ends of a numeric range."""
@@ -76,7 +75,7 @@ def study_search(
     pruner: BasePruner | None = None,
     *,
     trials: int | None = None,
-    parallel: int = DEFAULT_PARALLEL,
+    parallel: int = OPTUNA_DEFAULT_PARALLEL,
 ) -> SamplingTuner:
     """Return a tuner with any Optuna sampler and a new in-memory study. Plug-ins may use this for their own samplers.
 

@@ -15,13 +15,13 @@ from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import Trial
 
-from am.tuners.optuna_search import DEFAULT_PARALLEL, named_sampler, study_search
+from am.tuners.optuna_search import named_sampler, study_search
 from am.tuners.optuna_trials import NAME, end_trial, new_study, should_stop
 from am.tuners.phased import check_settings, longest
 from am.tuners.sampling import SamplingTuner
 from am.tuners.stopping import Curve, StoppingTuner
 from themis.apps import JobSpec
-from themis.config.tuner_settings import OPTUNA_DEFAULT_PRUNER, OPTUNA_PRUNERS
+from themis.config.tuner_settings import OPTUNA_DEFAULT_PARALLEL, OPTUNA_DEFAULT_PRUNER, OPTUNA_PRUNERS
 
 _PRUNERS: Mapping[str, Callable[..., BasePruner]] = {
     "hyperband": HyperbandPruner,
@@ -94,7 +94,7 @@ def optuna_tuner(
         return study_tuner(jobs, _pruner(jobs, pruner or OPTUNA_DEFAULT_PRUNER, settings))
     stopping = None if pruner is None else _pruner(jobs, pruner, settings)
     drawing = named_sampler(sampler, seed or 0, startup_trials)
-    return study_search(jobs, drawing, stopping, trials=trials, parallel=parallel or DEFAULT_PARALLEL)
+    return study_search(jobs, drawing, stopping, trials=trials, parallel=parallel or OPTUNA_DEFAULT_PARALLEL)
 
 
 def _pruner(jobs: Sequence[JobSpec], pruner: str, settings: Mapping[str, int]) -> BasePruner:

@@ -23,6 +23,7 @@ from rm_plugin.service.store import StoredEvent, app_number
 from rm_plugin.service.store_json import to_json
 from rm_plugin.service.visibility import visible_events, visible_status
 from themis.apps import AppSpec
+from themis.config.tuner_settings import gpus_at_once
 from themis.errors import ThemisError
 from themis.identity import NotAllowedError
 from themis.wire import themis_pb2 as pb
@@ -68,7 +69,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         cluster = self._manager.arbiter.cluster
         noun = f"{cluster.device_noun}s"
         summary = (
-            f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} {noun}, fits {cluster.name} ({cluster.gpus} {noun})"
+            f"{len(spec.jobs)} jobs, at most {gpus_at_once(spec)} {noun}, fits {cluster.name} ({cluster.gpus} {noun})"
         )
         if runs_on := types_that_run(spec, cluster):
             summary += f"; {runs_on}"

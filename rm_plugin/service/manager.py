@@ -47,6 +47,7 @@ from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
+from themis.config.tuner_settings import gpus_at_once
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.identity import Identity
 from themis.leases import LeaseChange
@@ -706,5 +707,5 @@ def _submitted_detail(spec: AppSpec, by: str) -> dict[str, object]:
         "program": spec.program.name or "command",
         "replay": spec.replay,
         "jobs": len(spec.jobs),
-        "demand_max_gpus": spec.demand_max_gpus,
+        "demand_max_gpus": gpus_at_once(spec),
     }

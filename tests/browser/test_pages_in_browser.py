@@ -418,6 +418,33 @@ def test_events_have_more_room_than_their_times_on_a_narrow_screen(of_ada):
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("path", "table", "head"), [("/apps", "#apps", "why it waits"), ("/apps/app-0001", "", "hyper-parameters")]
+)
+def test_wide_tables_hide_no_column_on_a_narrow_screen(path, table, head):
+    async def scenario():
+        async with opened(path, width=400) as (page, _):
+            cells = page.locator(f'{table}.stacked td[data-head="{head}"]:not(:empty)')
+            assert await cells.count()
+            ends = await cells.evaluate_all("cells => cells.map(cell => cell.getBoundingClientRect().right)")
+            assert max(ends) <= 400
+            assert head in await cells.first.evaluate("cell => getComputedStyle(cell, '::before').content")
+
+    run(scenario)
+
+
+def test_legend_without_a_pointer_on_its_chart_has_no_colons():
+    async def scenario():
+        async with opened("/apps/app-0001") as (page, _):
+            series = page.locator("#chart-losses .u-series", has_text="job-1")
+            after = "series => getComputedStyle(series.querySelector('th'), '::after').content"
+            assert await series.evaluate(after) == "none"
+            await page.hover("#chart-losses .u-over")
+            assert await series.evaluate(after) == '":"'
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("width", [1200, 400])
 def test_page_of_an_app_master_fits_and_the_console_is_empty(width, tmp_path):
     jobs = [

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from themis.apps import Setting, TunerSpec
+from themis.apps import AppSpec, Setting, TunerSpec
 from themis.errors import InputError, MissingHereError, UnknownHereError, UnknownNameError
 from themis.values import Value
 
@@ -72,6 +72,9 @@ OPTUNA_PRUNERS: Mapping[str, tuple[str, ...]] = {
     "successive_halving": _HALVING,
 }
 """Its pruners likewise."""
+
+OPTUNA_DEFAULT_PARALLEL = 4
+"""How many jobs a sampler runs at once where the group file does not say it."""
 
 OPTUNA_DEFAULT_PRUNER = "hyperband"
 """The pruner where neither a sampler nor a pruner is named."""
@@ -393,3 +396,12 @@ def _phase(text: str, source: str) -> tuple[int, int]:
         remedy = "write JOBSxITERATIONS, as in 4x8,2x16,1x36"
         raise InputError(f"{source}: tuner.phases is malformed", value=text, remedy=remedy)
     return int(match[1]), int(match[2])
+
+
+def gpus_at_once(app: AppSpec) -> int:
+    """Return the most GPUs that the jobs of an app can hold at the same time, which its tuner may limit."""
+    gpus = sorted((job.shape.demand_max_gpus for job in app.jobs), reverse=True)
+    if app.tuner.name != OPTUNA or "sampler" not in app.tuner.settings:
+        return sum(gpus)
+    limits = app.tuner.settings.get("parallel", OPTUNA_DEFAULT_PARALLEL), app.tuner.settings.get("trials")
+    return sum(gpus[: min((limit for limit in limits if isinstance(limit, int)), default=len(gpus))])

@@ -6,6 +6,9 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
+_MOST_COLUMNS = 5
+"""So many columns fit on a narrow screen."""
+
 
 class Markup(str):
     """HTML as it stands; every other text is taken for text."""
@@ -58,16 +61,26 @@ def valued(content: object, value: float | None) -> Markup:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = (), sort_as: str = ""
 ) -> Markup:
-    """A table; the columns whose heads are in `numbers` stand to the right. With an id `sort_as` readers sort it."""
+    """A table; the columns whose heads are in `numbers` stand to the right. With an id `sort_as` readers sort it.
+
+    On a narrow screen a table of more than `_MOST_COLUMNS` columns shows the cells of a row below each other, each
+    behind the head of its column.
+    """
     right = frozenset(numbers)
     classes = [' class="number"' if head in right else "" for head in heads]
-    head = "".join(f"<th{style}>{markup(name)}</th>" for name, style in zip(heads, classes, strict=True))
+    head_row = "".join(f"<th{style}>{markup(name)}</th>" for name, style in zip(heads, classes, strict=True))
     body = ""
     for row in rows:
-        cells = (f"<td{style}>{markup(cell)}</td>" for cell, style in zip(row, classes, strict=True))
+        cells = (
+            f'<td{style} data-head="{markup(head)}">{markup(cell)}</td>'
+            for head, cell, style in zip(heads, row, classes, strict=True)
+        )
         body += f"<tr>{''.join(cells)}</tr>"
     sort = f' id="{markup(sort_as)}" data-sort=""' if sort_as else ""
-    return Markup(f'<div class="scroll"{sort}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+    kind = "scroll" if len(heads) <= _MOST_COLUMNS else "scroll stacked"
+    return Markup(
+        f'<div class="{kind}"{sort}><table><thead><tr>{head_row}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def search_form(table_id: str, address: str, words: str = "") -> Markup:

@@ -49,7 +49,19 @@ th:last-child, td:last-child { padding-right: 0; }
 tr:last-child td { border-bottom: 0; }
 td .words { display: block; min-width: 15rem; }
 td:first-child { white-space: nowrap; }
-@media (max-width: 40rem) { td .when { white-space: normal; } }
+@media (max-width: 40rem) {
+  td .when { white-space: normal; }
+  .stacked :is(table, tbody, tr, td) { display: block; }
+  .stacked thead { display: none; }
+  .stacked[data-sort] thead, .stacked[data-sort] thead tr { display: flex; flex-wrap: wrap; }
+  .stacked[data-sort] th { border: 0; }
+  .stacked tbody tr { padding: .4rem 0; border-bottom: 1px solid var(--line); }
+  .stacked tbody tr:last-child { border-bottom: 0; }
+  .stacked td { position: relative; min-height: 1.6rem; padding: .05rem 0 .05rem 8.5rem; border: 0; text-align: left;
+    overflow-wrap: anywhere; }
+  .stacked td::before { content: attr(data-head); position: absolute; left: 0; color: var(--dim); }
+  .stacked td:empty { display: none; }
+  .stacked td :is(.words, code) { min-width: 0; } }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .dim { color: var(--dim); }
 .bad { color: var(--bad); }
@@ -71,6 +83,7 @@ td:first-child { white-space: nowrap; }
 .chart { min-height: 18rem; }
 .chart .u-legend { text-align: left; max-height: 9.5rem; overflow-y: auto; }
 .chart .u-legend th, .chart .u-legend td { border: 0; padding: .1rem .4rem; white-space: nowrap; }
+.chart .u-series:has(.u-value:empty) th::after { content: none; }
 .chart button { font: inherit; font-size: .8rem; color: var(--ink); background: var(--free);
   border: 1px solid var(--line); border-radius: 6px; padding: .15rem .7rem; }
 .chart button[aria-pressed=true] { border-color: var(--accent); color: var(--accent); }

@@ -43,4 +43,8 @@ td:first-child { white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .dim { color: var(--dim); }
 .path { overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  figure { overflow-x: auto; }
+  figure svg { width: 48rem; max-width: none; }
+  td:first-child { white-space: normal; } }
 """

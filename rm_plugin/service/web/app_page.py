@@ -13,6 +13,7 @@ from rm_plugin.service.web.documents import explanation_of, newest_round
 from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.parts import AppNames, app_state
 from rm_plugin.service.web.stream import app_mark
+from themis.config.tuner_settings import gpus_at_once
 from themis.event_words import sentence
 from themis.leases import Lease
 from themis.lifecycle import JobState
@@ -103,7 +104,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("User, queue", f"{spec.user}, {page_state.manager.app_masters.queue(entry)}"),
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
-            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} {page_state.device_noun}s at once"),
+            ("Jobs", f"{len(spec.jobs)}, at most {gpus_at_once(spec)} {page_state.device_noun}s at once"),
             ("Metric", entry.spec.metric.summary if entry.spec.metric.declared else ""),
             ("Speed by device type", _speeds(entry)),
             ("Submitted", moment(entry.submitted_at_s)),

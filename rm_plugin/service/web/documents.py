@@ -15,6 +15,7 @@ from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.round_words import round_in_words
 from themis.apps import HyperParameter
 from themis.cluster import Machine
+from themis.config.tuner_settings import gpus_at_once
 from themis.leases import Lease
 from themis.lifecycle import AppState
 from themis.web.formatting import finite
@@ -164,7 +165,7 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     return {
         **summary(page_state, entry),
-        "demand_max_gpus": entry.spec.demand_max_gpus,
+        "demand_max_gpus": gpus_at_once(entry.spec),
         "final_rho": {name: finite(value) for name, value in page_state.manager.final_rho(entry).items()},
         "best_checkpoint": entry.finish.best_checkpoint or None,
         "archive": page_state.manager.archive_path(entry) or None,

@@ -13,7 +13,7 @@ from am.profiler.health import MAX_LOOK_GAP_S, MIN_STALL_S, NON_FINITE_LOSSES, S
 from am.profiler.iteration_time import WINDOW
 from am.profiler.job_reader import MAX_SEARCH_S, SEARCH_EVERY_S
 from am.profiler.parser import FORMATS, SILENCE_RECORDS, LogReader
-from am.profiler.records import StepLoss
+from am.profiler.records import Metric, StepLoss
 from themis.config.group_file import GroupFile, build_app
 from themis.config.loader import fit, parse_yaml
 from themis_cli.bench_profiler_command import add_to
@@ -44,6 +44,16 @@ def test_every_line_of_your_own_program_is_read():
     *single, head, row = lines
     assert all(LogReader().read(f"{line}\n".encode()) for line in single)
     assert LogReader().read(f"{head}\n{row}\n".encode())
+
+
+DECLARED = table_rows("docs/how-to/own-program.md", "a line of your log")
+
+
+@pytest.mark.parametrize(("line", "metric"), DECLARED, ids=[code(row[1])[0] for row in DECLARED])
+def test_declared_metric_of_a_known_log_is_read(line, metric):
+    group = {"name": "a", "command": "x", "job": {"iterations": 9}, **parse_yaml(code(metric)[0], "metric")}
+    reader = LogReader(metric=build_app(fit(GroupFile, group, "group"), "group").metric)
+    assert any(isinstance(each, Metric) for each in reader.read(f"{code(line)[0]}\n".encode()))
 
 
 @pytest.mark.parametrize("mark", ["group: epochs", "group: metric"])

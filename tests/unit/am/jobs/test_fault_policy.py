@@ -33,7 +33,7 @@ class TestDivergence:
         asyncio.run(scenario())
         job = one.jobs["j0"]
         assert job.state is JobState.FAILED
-        assert job.diagnostics == job.health == "j0: its loss is no number since iteration 3"
+        assert job.diagnostics == job.health == "its loss is no number since iteration 3"
         assert set(one.app.search.plan().targets) == {"j1", "j2", "j3"}
         assert one.details("job_given_up") == [
             ("j0", {"reason": "its loss is no number since iteration 3", "restarts": 0})
@@ -404,4 +404,4 @@ def test_a_job_that_cannot_start_shows_no_earlier_last_line(attempt, monkeypatch
         await one.ended("j0")
 
     asyncio.run(scenario())
-    assert one.jobs["j0"].diagnostics == "j0: it could not be started: no such image"
+    assert one.jobs["j0"].diagnostics == "it could not be started: no such image"

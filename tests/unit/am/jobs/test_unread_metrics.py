@@ -59,7 +59,7 @@ def test_metric_of_mode_max_promotes_the_higher_values_and_shows_them(attempt):
 def test_unread_declared_metric_makes_the_search_unreadable_although_losses_are_read(attempt):
     one = attempt(metric=MetricSpec(name="auc"))
     run(one, "j0", "step=10 loss=0.5")
-    assert "1 lines seen, no auc; first line" in one.app.search.unreadable
+    assert "1 lines seen, no auc yet; first line" in one.app.search.unreadable
 
 
 def test_losses_that_are_no_numbers_are_read(attempt):

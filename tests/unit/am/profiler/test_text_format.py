@@ -158,8 +158,48 @@ def test_iterations_are_epochs_if_the_job_was_asked_for_as_many(iterations, step
 
 def test_dictionaries_with_parts_of_epochs_take_their_step_from_the_bar():
     text = " 40%|████      | 40/100 [00:01<00:02, 30.00it/s]\n{'loss': 0.7, 'epoch': 0.4}"
-    assert steps(read(text, 100)) == [(40, 0.7)]
+    assert steps(read(text, 100)) == [(40, None), (40, 0.7)]
     assert steps(read(text, 90)) == [(0, 0.7)]
+
+
+@pytest.mark.parametrize("name", ["", "Training: ", "steps:", "[rank0]: "])
+def test_bar_of_as_many_steps_as_iterations_is_progress(name):
+    bar = f"{name} 40%|████      | 40/100 [00:01<00:02, 30.00it/s]"
+    assert steps(read(bar, 100)) == [(40, None)]
+    assert read(bar, 99) == read(f"Map {bar}", 100) == []
+
+
+def test_held_out_loss_behind_a_bar_of_all_steps_is_of_the_step_of_the_bar():
+    bar, line = "{:3}%|██  | {}/300 [00:20<00:40, 5.00it/s]", "epoch {}: perplexity: 22.12 eval_loss: {}"
+    text = "\n".join((bar.format(33, 100), line.format(0, 3.1), bar.format(67, 200), line.format(1, 3.0)))
+    assert held_out(read(text, 300)) == [(100, 3.1, None), (200, 3.0, None)]
+    # A bar of epochs counts an epoch only after its line.
+    text = "\n".join((bar.format(0, 0), line.format(0, 3.1), bar.format(0, 1), line.format(1, 3.0)))
+    assert held_out(read(text, 300)) == [(1, 3.1, None), (2, 3.0, None)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Step 40: d_loss=0.693 g_loss=0.812",
+        "step 40 loss_D: 0.693 loss_G: 0.812",
+        "[0/5][40/1583]\tLoss_D: 2.0937\tLoss_G: 5.2060\tD(x): 0.5704\tD(G(z)): 0.6680 / 0.0090",
+        "iter 40 | Critic loss: 0.69 | Generator loss: 0.81",
+        "step 40 lossD 0.69 lossG 0.81",
+        '{"step": 40, "loss/gen": 0.69, "loss/disc": 0.81}',
+    ],
+)
+def test_losses_of_two_adversaries_are_progress_only(line):
+    assert read(line) == [StepLoss(step=40, loss=None)]
+
+
+def test_losses_of_two_adversaries_without_a_step_are_nothing():
+    assert read("10 [D loss: 0.69, acc.: 51.56%] [G loss: 0.81]") == []
+
+
+def test_another_loss_beside_those_of_two_adversaries_counts():
+    assert steps(read("step 40 d_loss 0.6 g_loss 0.8 loss 0.5")) == [(40, 0.5)]
+    assert steps(read("step 40 gen_loss 0.6")) == [(40, 0.6)]
 
 
 def test_tables_with_a_head():

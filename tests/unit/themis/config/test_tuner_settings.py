@@ -6,8 +6,16 @@ import pytest
 
 from am.tuners.registry import TUNERS as MADE
 from am.tuners.registry import make_tuner
-from themis.apps import JobSpec, TunerSpec
-from themis.config.tuner_settings import PLUGIN_GROUP, TUNERS, check_acts, check_tuner, find_plugin, plugins
+from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.config.tuner_settings import (
+    PLUGIN_GROUP,
+    TUNERS,
+    check_acts,
+    check_tuner,
+    find_plugin,
+    gpus_at_once,
+    plugins,
+)
 from themis.errors import InputError, UnknownNameError
 
 JOBS = [JobSpec(job_id=f"j{index}", iterations_total=100) for index in range(4)]
@@ -250,3 +258,24 @@ class TestSettings:
         # Which module of it is missed depends on what an earlier test loaded.
         with pytest.raises(InputError, match=r"not installed: 'optuna[.\w]*'.*themis-scheduler\[optuna\]"):
             make_tuner(TunerSpec(name="optuna"), JOBS)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "gpus"),
+    [
+        ("successive_halving", {"eta": 2}, 20),
+        ("optuna", {}, 20),
+        ("optuna", {"sampler": "tpe"}, 8),
+        ("optuna", {"sampler": "random", "parallel": 3}, 6),
+        ("optuna", {"sampler": "tpe", "parallel": 30}, 20),
+        ("optuna", {"sampler": "tpe", "trials": 2}, 4),
+    ],
+)
+def test_sampler_runs_only_some_jobs_at_once(name, settings, gpus):
+    jobs = tuple(JobSpec(job_id=f"j{index}", iterations_total=9, shape=JobShape(tasks=2)) for index in range(10))
+    assert (
+        gpus_at_once(
+            AppSpec(name="a", tuner=TunerSpec(name=name, settings=settings), program=ProgramSpec(name="p"), jobs=jobs)
+        )
+        == gpus
+    )
