@@ -17,7 +17,7 @@ from rm_plugin.service import app_masters
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.status import app_status
-from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
+from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
 from themis.errors import ThemisError, UnreachableError
 from themis.lifecycle import AppState
 from themis.processes import StartError
@@ -121,6 +121,21 @@ def test_attempt_waits_while_the_lock_is_not_confirmed(tmp_path):
         assert "has taken the lock" in entry.launch_wait
 
     run(scenario, tmp_path, LockLostError("another ResourceManager has taken the lock"))
+
+
+@pytest.mark.parametrize(("tasks", "memory_mb"), [((1, 2), 3 * 256), ((3, 4), 4 * 256)])
+def test_limit_of_memory_is_that_of_the_tasks_that_can_run_at_a_time(tmp_path, tasks, memory_mb):
+    """Each task has a GPU of the four."""
+
+    async def scenario(case, engine):
+        jobs = tuple(
+            JobSpec(job_id=f"job-{number}", iterations_total=10, shape=JobShape(tasks=each))
+            for number, each in enumerate(tasks)
+        )
+        await case.manager.submit(replace(SPEC, jobs=jobs, resources=TaskResources(memory_mb=256)))
+        assert [launch.tasks_memory_mb for launch in engine.launched] == [memory_mb]
+
+    run(scenario, tmp_path, None)
 
 
 def test_stop_without_the_lock_leaves_the_apps_running(tmp_path, caplog):
