@@ -85,12 +85,14 @@ class JobRunner:
 
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
         """Start a waiting job on these GPUs."""
-        job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
+        level = self._app.cluster.level_of_gpus(gpus)
         job.stop_reason, job.stepped, job.startup, job.fault = "", False, {}, None
         job.short_of, job.started_from, job.reached = 0, job.saved_iteration, job.profile.iteration
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.search.turn(job, JobState.STARTING)
+        # Only now: a job that may not start has no tasks that the end of the app would have to stop.
+        job.gpus, job.level = gpus, level
         job.profile.started(len(gpus), job.level, self._app.cluster.machine(gpus[0].machine_id).device)
         self._spawn(self._run(job))
 

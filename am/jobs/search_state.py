@@ -32,6 +32,9 @@ A job that has hardly run had no time to report. If it counted as a long one, a 
 
 _WORK_NOTE = "work_total"
 
+_BEFORE_THE_END = {JobState.KILLED: JobState.WAITING, JobState.FINISHED: JobState.PHASE_DONE}
+"""The state of a job before it ended with its app (`SearchState.finish`)."""
+
 _LONGER = 1.1
 """A wait is journaled if it is this many times longer than the one journaled last."""
 
@@ -311,7 +314,12 @@ class SearchState:
 
 
 def _taken_up(record: JobRecord, plan: TunerPlan) -> JobState:
-    """Return the state of a job that had not failed when its app master ended."""
+    """Return the state of a job that had not failed when its app master ended.
+
+    A job that ended with its app goes on: the former attempt wrote that, but its last message did not arrive.
+    """
+    if record.state in _BEFORE_THE_END:
+        return _BEFORE_THE_END[record.state]
     if record.state not in (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING):
         return record.state
     # A job without a target that the tuner did not stop has reached its target. Its state was not journaled any more.

@@ -19,7 +19,7 @@ from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
 from themis.errors import InputError, MissingHereError, UnreachableError
-from themis.lifecycle import AppState
+from themis.lifecycle import AppState, JobState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
 
@@ -172,6 +172,47 @@ def test_app_ends_after_all_its_containers(tmp_path):
         assert not reported()
         one.kept.there = set()
         await one.until(reported)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    run(tmp_path, scenario)
+
+
+def test_next_attempt_starts_jobs_after_an_end_that_was_not_reported(tmp_path):
+    """An app master that was asked to end is killed before its last message is written: the app goes on."""
+
+    async def asked_to_end(one):
+        one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
+        one.master.stop("the app master was asked to end")
+        working = asyncio.ensure_future(one.master._work())
+        await one.until(lambda: one.app.search.jobs["j0"].state is JobState.KILLED)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    async def next_attempt(one):
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+        one.master._apply(one.app, one.master._make_plan(one.app))
+        await one.until(lambda: len(one.runtime.running) == 3)
+        one.apply(stop={"j0": "the test ends"})
+        await one.until(lambda: not one.app.search.jobs["j0"].running)
+
+    run(tmp_path, asked_to_end)
+    run(tmp_path, next_attempt)
+
+
+def test_app_whose_job_may_not_start_fails_with_the_reason(tmp_path):
+    """A defect. The end of the app must not stop on it too, or attempt after attempt would die without a word."""
+
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+        one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
+        one.app.search.jobs["j0"].state = JobState.KILLED
+        messages = one.master._session._unacknowledged
+        working = asyncio.ensure_future(one.master._work())
+        await one.until(lambda: working.done() or any(each.HasField("finish") for each in messages.values()))
+        (finish,) = [each.finish for each in messages.values() if each.HasField("finish")]
+        assert finish.state == "FAILED"
+        assert finish.diagnostics == "job j0 cannot go from KILLED to STARTING"
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 

@@ -321,6 +321,9 @@ def search(one, rng, steps):
         else:
             job.profile.feed(StepLoss(step=job.profile.iteration + 1, loss=rng.random()))
             search.progressed(job)
+    for job in search.jobs.values():
+        job.gpus = ()
+    search.finish(rng.choice([JobState.KILLED, JobState.STOPPED]))
     steps()
 
 
@@ -556,6 +559,27 @@ def test_the_next_attempt_goes_on_from_any_line(tmp_path, seed):
         go_on(two.search)
         two.journal.close()
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("tuner", ["single", "successive_halving"])
+def test_a_search_goes_on_after_an_end_that_the_service_did_not_hear_of(bench, tuner):
+    """An app master that is asked to end writes the last states of its jobs, and may be killed before it reports."""
+    one = bench(spec(tuner=tuner))
+    one.start("j0")
+    one.reach("j0", LOSSES["j0"])
+    one.search.finish(JobState.KILLED)
+    assert set(one.states().values()) == {JobState.FINISHED, JobState.KILLED}
+    one.reopen()
+    assert one.states() == {"j0": JobState.PHASE_DONE, **dict.fromkeys(("j1", "j2", "j3"), JobState.WAITING)}
+    for job_id in "j1", "j2", "j3":
+        one.start(job_id)
+        one.reach(job_id, LOSSES[job_id])
+    while not one.search.plan().finished:
+        one.search.settle_losers()
+        one.search.next_phase()
+        one.run_phase(LOSSES)
+    one.search.finish(JobState.STOPPED)
+    assert one.states()["j1"] is JobState.FINISHED
 
 
 def test_counters_and_checkpoints_are_taken_up(bench):
