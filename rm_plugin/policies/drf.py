@@ -23,8 +23,8 @@ class DrfPolicy:
     The resources are the device types. An app's dominant share is the largest part that it has of one type, as in
     AlloX's comparison (EuroSys'20). Example: an app has 2 of 4 GPUs and 2 of 16 CPU nodes: its dominant share is 1/2.
 
-    DRF knows no leases. So all renewable GPUs that an app's jobs can still use are renewed in place first. Only GPUs
-    that jobs gave back are divided again.
+    DRF knows no leases. So all renewable GPUs that an app's jobs can still use are renewed in place first, and no gang
+    moves. Only GPUs that jobs gave back are divided again.
     """
 
     name = "drf"
@@ -32,7 +32,7 @@ class DrfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Renew everything, then give unit by unit."""
-        allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}), moves=False)
         for app_id in sorted(allocator.app_demands):
             allocator.renew(app_id)
         device_of = {machine.machine_id: machine.device for machine in snapshot.cluster.machines}

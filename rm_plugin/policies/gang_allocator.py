@@ -96,11 +96,16 @@ class GangAllocator:
         self._own: dict[str, FreeCapacity] = {}
 
     @classmethod
-    def for_baseline(cls, snapshot: RoundSnapshot, app_demands: Iterable[AppDemand]) -> GangAllocator:
-        """The free GPUs of a round for a policy of the paper's comparison, with the placement that it asks for."""
+    def for_baseline(
+        cls, snapshot: RoundSnapshot, app_demands: Iterable[AppDemand], *, moves: bool = True
+    ) -> GangAllocator:
+        """The free GPUs of a round for a policy of the paper's comparison, with the placement that it asks for.
+
+        Without `moves`, no gang moves: a place elsewhere may be one that another app can renew.
+        """
         blind = snapshot.settings.gang_placement is GangPlacement.BLIND
         blind_seed = child_seed(snapshot.seed, "placement") if blind else None
-        return cls(snapshot.machines, app_demands, snapshot.lease_s, blind_seed)
+        return cls(snapshot.machines, app_demands, snapshot.lease_s if moves else 0.0, blind_seed)
 
     # ---- reading ----
 

@@ -35,6 +35,15 @@ def test_apps_keep_their_gpus(make_snapshot, gpus_of):
     assert totals(gpus_of(DrfPolicy().decide(shot))) == {"a": 5, "b": 1}
 
 
+def test_an_app_keeps_its_gpus_although_another_would_be_faster_with_all(make_snapshot, gpus_of):
+    shot = make_snapshot(
+        {"a": jobs("a", 1, 1, 8), "b": jobs("b", 1, 1, 8)},
+        slots=((4,), (2,)),
+        renewable={"a": {"m1": 1}, "b": {"m0": 4, "m1": 1}},
+    )
+    assert totals(gpus_of(DrfPolicy().decide(shot))) == {"a": 1, "b": 5}
+
+
 def test_only_usable_gpus_are_renewed(make_snapshot, gpus_of):
     shot = make_snapshot({"a": jobs("a", 1), "b": jobs("b", 6)}, renewable={"a": {"m0": 4}})
     assert totals(gpus_of(DrfPolicy().decide(shot))) == {"a": 1, "b": 5}
