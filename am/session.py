@@ -30,6 +30,9 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 _RETRY_S = 0.3
+_ANSWER_S = 30.0
+"""How long the first answer may take, also of a busy ResourceManager. Whoever is silent longer counts as away."""
+
 _REFUSED = grpc.StatusCode.PERMISSION_DENIED
 _LASTING = ("release", "job_event", "finish")
 """Messages that must arrive: they are sent again after a break until they are acknowledged."""
@@ -132,7 +135,11 @@ class RmSession:
         call = stub.Session(_drain(outgoing))
         try:
             messages = aiter(call)
-            first = await anext(messages, pb.RmMessage())
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    first = await anext(messages, pb.RmMessage())
+            except TimeoutError:
+                raise _StrangerError("what listens there does not answer") from None
             if not is_rm_proof(first.proof.proof, attempt.token, attempt.app_id, nonce):
                 raise _StrangerError("what listens there is not the ResourceManager of this attempt")
             outgoing.put_nowait(pb.AmMessage(register=self._register()))

@@ -8,6 +8,7 @@ Programs write the same facts in many notations. This module knows names and sep
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -105,7 +106,9 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
     text = plain.lower()
     parts = held_out_parts(text, held_out=held_out)
     adversaries = _adversaries(text)
-    losses = [each for each in _losses(plain, text, parts) if each.at not in adversaries]
+    losses = _losses(plain, text, parts)
+    # They are not compared, but say when they diverge.
+    losses = [each for each in losses if each.at not in adversaries or not math.isfinite(each.value)]
     starts = [*adversaries, *(each.at for each in losses)]
     if not starts:
         return NamedValues(LinePlace())

@@ -68,6 +68,7 @@ class TextFormat:
         self._bars_done = self._bars_steps = 0
         self._bar_loss: float | None = None
         self._bar_step: int | None = None
+        self._bars_repeat = False
         self._epochs_in_parts = False
         self._step = 0
 
@@ -81,12 +82,19 @@ class TextFormat:
         return self._read(line) or drawn
 
     def _drawn(self, line: str) -> Sequence[Record]:
-        """Return the progress that a bar of as many steps as the job has iterations shows."""
+        """Return the progress that a bar of as many steps as the job has iterations shows.
+
+        An epoch may happen to have as many steps. So a bar alone does not say that the job is done, and bars say
+        nothing once one of them has begun again.
+        """
         bar = _BAR.search(line)
         if bar is None or int(bar["total"]) not in self._expected:
             return ()
-        self._bar_step = int(bar["done"])
-        return (StepLoss(step=self._bar_step, loss=None),) if self._bar_step and bar["run"] else ()
+        done, before = int(bar["done"]), self._bar_step or 0
+        self._bars_repeat = self._bars_repeat or done < before
+        self._bar_step = done
+        is_of_run = bar["run"] and not self._bars_repeat and 0 < done < int(bar["total"])
+        return (StepLoss(step=done, loss=None),) if is_of_run else ()
 
     def _read(self, line: str) -> Sequence[Record]:
         held_out = self._is_held_out(line)

@@ -154,7 +154,7 @@ def test_event_files_are_ignored_once_the_log_reports_steps(tmp_path):
     ("name", "iteration", "loss", "held_out", "accuracy"),
     [
         ("tqdm_postfix", 60, 0.0127, 0.0083, 0.8),
-        ("tqdm_print", 100, 0.01, None, None),
+        ("tqdm_print", 91, 0.01, None, None),
         ("loguru", 50, 0.02, None, None),
         ("sklearn_mlp", 12, 2.07331349, None, None),
         ("sklearn_boosting", 5, 0.9757, None, None),

@@ -37,7 +37,7 @@ async def take(case: ServiceCase, kind: str, number: int) -> None:
         elif kind == "register":
             await manager.register(registration(entry))
         elif kind == "rest" and entry.session is not None:
-            await case.send(entry, entry.session, rest=pb.Rest(view=b""))
+            await case.send(entry, entry.session, rest=pb.Rest(view=b"v"))
         elif kind == "pause":
             await manager.pause(entry.app_id)
         elif kind == "resume":

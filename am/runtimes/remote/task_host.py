@@ -238,7 +238,8 @@ class TaskHost:
 
 
 async def _answer(reader: asyncio.StreamReader) -> Frame:
-    answer = await frames.read(reader)
+    async with asyncio.timeout(LOST_S):
+        answer = await frames.read(reader)
     if answer is None:
         raise ConnectionError("the app master did not answer")
     return answer

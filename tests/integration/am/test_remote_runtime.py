@@ -560,3 +560,25 @@ def test_process_that_takes_the_port_of_an_app_master_learns_no_token_and_gives_
     assert [sorted(fields) for fields in heard[::2]] == [["nonce", "seat"]] * len(heard[::2])
     assert heard[1::2] == [None] * len(heard[1::2])
     assert not (tmp_path / "taken").exists()
+
+
+def test_task_host_ends_if_what_listens_at_the_address_of_its_app_master_is_silent(tmp_path, app_id, monkeypatch):
+    monkeypatch.setattr(task_host, "LOST_S", 0.5)
+
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async def scenario():
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        environment = {
+            frames.ADDRESS_VARIABLE: f"127.0.0.1:{server.sockets[0].getsockname()[1]}", frames.SEAT_VARIABLE: "s-1",
+            frames.TOKEN_VARIABLE: "secret", "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
+        }  # fmt: skip
+        host = task_host.TaskHost(environment, tmp_path)
+        code = await host.run()
+        await host._task_run.clean()
+        server.close()
+        return code
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == task_host._EXIT_LOST

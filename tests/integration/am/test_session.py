@@ -6,6 +6,7 @@ import logging
 import grpc
 import pytest
 
+from am import session
 from am.session import RmSession
 from themis.attempt_proof import hashed, rm_proof
 from themis.clock import WallClock
@@ -79,6 +80,31 @@ class Stranger(rpc.ArbiterServiceServicer):
         yield pb.RmMessage(shut_down=pb.ShutDown(reason="mine"))
         async for message in request_iterator:
             self.heard.append(message)
+
+
+class Silent(rpc.ArbiterServiceServicer):
+    """Accepts sessions and never answers."""
+
+    async def Session(self, request_iterator, context):  # noqa: N802
+        await asyncio.sleep(3600)
+        yield pb.RmMessage()
+
+
+def test_silent_process_at_the_address_of_the_resource_manager_counts_as_away(monkeypatch):
+    monkeypatch.setattr(session, "_ANSWER_S", 0.2)
+
+    async def scenario() -> None:
+        server = grpc.aio.server()
+        rpc.add_ArbiterServiceServicer_to_server(Silent(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        register = pb.Register(app_id="app-0001", token="secret")
+        silent = RmSession(f"127.0.0.1:{port}", lambda: register, print, clock=WallClock(), give_up_s=0.5)
+        with pytest.raises(UnreachableError, match="unavailable"):
+            await asyncio.wait_for(silent.run(), 20)
+        await server.stop(None)
+
+    asyncio.run(scenario())
 
 
 def test_process_at_the_address_of_the_resource_manager_gets_no_token_and_gives_no_orders() -> None:

@@ -169,6 +169,14 @@ def test_bar_of_as_many_steps_as_iterations_is_progress(name):
     assert read(bar, 99) == read(f"Map {bar}", 100) == []
 
 
+def test_bar_alone_does_not_say_that_the_job_is_done_nor_one_that_began_again():
+    bar = "{:3}%|█   | {}/10 [00:01<00:02, 30.00it/s]"
+    assert steps(read("\n".join(bar.format(10 * done, done) for done in (8, 9, 10, 1, 5)), 10)) == [
+        (8, None),
+        (9, None),
+    ]
+
+
 def test_held_out_loss_behind_a_bar_of_all_steps_is_of_the_step_of_the_bar():
     bar, line = "{:3}%|██  | {}/300 [00:20<00:40, 5.00it/s]", "epoch {}: perplexity: 22.12 eval_loss: {}"
     text = "\n".join((bar.format(33, 100), line.format(0, 3.1), bar.format(67, 200), line.format(1, 3.0)))
@@ -191,6 +199,11 @@ def test_held_out_loss_behind_a_bar_of_all_steps_is_of_the_step_of_the_bar():
 )
 def test_losses_of_two_adversaries_are_progress_only(line):
     assert read(line) == [StepLoss(step=40, loss=None)]
+
+
+def test_losses_of_two_adversaries_that_are_no_numbers_count():
+    (record,) = read("step 5 d_loss nan g_loss nan")
+    assert record.step == 5 and math.isnan(record.loss)
 
 
 def test_losses_of_two_adversaries_without_a_step_are_nothing():
