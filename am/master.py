@@ -81,6 +81,7 @@ class AppMaster:
         self._ending = asyncio.Event()
         self._stop_reason = ""
         self._pausing = False
+        self._leaving = False
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
         self._moving: Mapping[str, tuple[GpuId, ...]] = {}
         self._idle_since_s: dict[GpuId, float] = {}
@@ -115,6 +116,12 @@ class AppMaster:
         self._stop_reason = self._stop_reason or reason
         self._ending.set()
         self._dirty.set()
+
+    def end(self) -> None:
+        """End because the engine, or someone at its machine, asks for it: with the app, if that is what it means."""
+        if not self._stop_reason:
+            self._leaving = not self._engine.stop_ends_app
+            self.stop("the app master was asked to end")
 
     # ---- the session ----
 
@@ -237,10 +244,14 @@ class AppMaster:
                 state, diagnostics = AppState.FAILED, str(error)
             # Together: what is known to end anyhow is not kept first.
             await asyncio.gather(self._returns.all(), self._jobs.stop_all(diagnostics or "the app ends"))
-            if state is not AppState.PAUSED:
+            is_left = self._leaving and state is AppState.KILLED
+            goes_on = is_left or state is AppState.PAUSED
+            if not goes_on:
                 app.search.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
             if self._archive is not None:
-                await self._archive.keep(last=state is not AppState.PAUSED)
+                await self._archive.keep(last=not goes_on)
+            if is_left:
+                raise AttemptLostError(diagnostics)
             # In a thread, as it looks at the best job's checkpoint, which may lie far away.
             finish = await asyncio.to_thread(finish_message, app, state, diagnostics)
             await self._deliver(finish)
