@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from am.app import App
@@ -146,9 +146,9 @@ class AppMaster:
         elif self._app is None:
             self._held.append(message)
         elif body == "ask_rho":
-            self._session.send(self._negotiator.report(message.ask_rho))
+            self._answer(lambda: self._negotiator.report(message.ask_rho))
         elif body == "offer":
-            self._session.send(self._negotiator.bid(message.offer))
+            self._answer(lambda: self._negotiator.bid(message.offer))
         elif body == "leases":
             self._app.take_leases(message.leases)
             self._dirty.set()
@@ -161,6 +161,15 @@ class AppMaster:
             self.stop(message.shut_down.reason, pause=message.shut_down.pause)
         elif body == "ask_rest":
             self._rest(self._app)
+
+    def _answer(self, make: Callable[[], pb.AmMessage]) -> None:
+        """Answer a question of a round. If that fails, the round goes on without the answer, and the jobs run on."""
+        try:
+            answer = make()
+        except Exception:
+            LOG.exception("a question of a round cannot be answered")
+        else:
+            self._session.send(answer)
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is not None:

@@ -322,6 +322,29 @@ def test_job_works_on_until_the_gpus_that_it_grows_by_are_granted(tmp_path):
     run(tmp_path, scenario, min_tasks=1)
 
 
+def test_app_master_outlives_questions_that_it_cannot_answer(tmp_path, caplog):
+    """The last machine may be lost within a round. Without a GPU in the cluster no app has a rho, or a bid."""
+    machines = cluster_to_message(cluster_of((4,)))
+
+    async def scenario(one):
+        sent = []
+        one.master._session.send = sent.append
+        question = {"round_id": 1, "now_s": 1000.0, "contention": 1.0, "active_apps": 1}
+        ask, offer = pb.AskRho(**question), pb.Offer(**question, lease_s=600.0)
+        one.master._on_message(pb.RmMessage(cluster=pb.ClusterUpdate(cluster=machines, gpus_available=0)))
+        one.master._on_message(pb.RmMessage(ask_rho=ask))
+        one.master._on_message(pb.RmMessage(offer=offer))
+        assert (sent, caplog.text.count("a question of a round cannot be answered")) == ([], 2)
+        assert one.app.final_rho() == {}
+        one.master._on_message(pb.RmMessage(cluster=pb.ClusterUpdate(cluster=machines, gpus_available=4)))
+        one.master._on_message(pb.RmMessage(ask_rho=ask))
+        one.master._on_message(pb.RmMessage(offer=offer))
+        assert [message.WhichOneof("body") for message in sent] == ["rho", "bid"]
+        assert one.app.final_rho()
+
+    run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(("gpus", "released"), [((B,), [1]), ((A,), [])])
 def test_gpus_whose_containers_were_not_granted_are_released_unless_a_job_starts_there(tmp_path, gpus, released):
     async def scenario(one):
