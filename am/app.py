@@ -229,6 +229,11 @@ class App(SearchedApp):
                 yield held_gang(job_id, gpus, renewable, self.cluster, bound=is_bound(gpus, self.leases))
 
     def final_rho(self) -> dict[str, float]:
-        """Return the finish-time fairness of the app that ends now, by every definition that it can compute alone."""
+        """Return the finish-time fairness of the app that ends now, by every definition that it can compute alone.
+
+        Empty if all machines are lost, because the cluster could not run the app then.
+        """
+        if not self.cluster_view.cluster_gpus:
+            return {}
         by_definition = rho_by_definition(self._whole_view(), self.now_s() - self.submitted_at_s, self.cluster_view)
         return {definition.value: rho for definition, rho in by_definition.items()}

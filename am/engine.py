@@ -26,12 +26,15 @@ class AmEngine(Protocol):
         runtime: The runtime of the tasks. Set once `start` has returned.
         page_url: The URL of the app master's page. Empty for none.
         engine_id: The engine's id of the app. May be empty.
+        stop_ends_app: Whether who stops the app master (SIGTERM) wants the app to end. Otherwise the engine has a
+            reason of its own, and another attempt goes on.
     """
 
     attempt: int
     runtime: ContainerRuntime
     page_url: str
     engine_id: str
+    stop_ends_app: bool
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:
         """Register the app master with the engine.
@@ -67,6 +70,7 @@ class LocalEngine:
         self.attempt = context.attempt
         self.runtime: ContainerRuntime = LocalRuntime()
         self.page_url = self.engine_id = ""
+        self.stop_ends_app = True
         self.headroom_gpus = None
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:

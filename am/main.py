@@ -32,7 +32,7 @@ async def _run(context: AmContext) -> int:
     master = AppMaster(context, open_engine(context), WallClock())
     loop = asyncio.get_running_loop()
 
-    loop.add_signal_handler(signal.SIGTERM, master.stop, "the app master was asked to end")
+    loop.add_signal_handler(signal.SIGTERM, master.end)
     # Ctrl-C in a terminal is for the command in front of it, not for what a ResourceManager started.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     return await master.run()

@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from am.app import App
@@ -81,6 +81,7 @@ class AppMaster:
         self._ending = asyncio.Event()
         self._stop_reason = ""
         self._pausing = False
+        self._leaving = False
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
         self._moving: Mapping[str, tuple[GpuId, ...]] = {}
         self._idle_since_s: dict[GpuId, float] = {}
@@ -116,6 +117,12 @@ class AppMaster:
         self._ending.set()
         self._dirty.set()
 
+    def end(self) -> None:
+        """End because the engine, or someone at its machine, asks for it: with the app, if that is what it means."""
+        if not self._stop_reason:
+            self._leaving = not self._engine.stop_ends_app
+            self.stop("the app master was asked to end")
+
     # ---- the session ----
 
     def _register(self) -> pb.Register:
@@ -139,9 +146,9 @@ class AppMaster:
         elif self._app is None:
             self._held.append(message)
         elif body == "ask_rho":
-            self._session.send(self._negotiator.report(message.ask_rho))
+            self._answer(lambda: self._negotiator.report(message.ask_rho))
         elif body == "offer":
-            self._session.send(self._negotiator.bid(message.offer))
+            self._answer(lambda: self._negotiator.bid(message.offer))
         elif body == "leases":
             self._app.take_leases(message.leases)
             self._dirty.set()
@@ -154,6 +161,15 @@ class AppMaster:
             self.stop(message.shut_down.reason, pause=message.shut_down.pause)
         elif body == "ask_rest":
             self._rest(self._app)
+
+    def _answer(self, make: Callable[[], pb.AmMessage]) -> None:
+        """Answer a question of a round. If that fails, the round goes on without the answer, and the jobs run on."""
+        try:
+            answer = make()
+        except Exception:
+            LOG.exception("a question of a round cannot be answered")
+        else:
+            self._session.send(answer)
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is not None:
@@ -237,10 +253,14 @@ class AppMaster:
                 state, diagnostics = AppState.FAILED, str(error)
             # Together: what is known to end anyhow is not kept first.
             await asyncio.gather(self._returns.all(), self._jobs.stop_all(diagnostics or "the app ends"))
-            if state is not AppState.PAUSED:
+            is_left = self._leaving and state is AppState.KILLED
+            goes_on = is_left or state is AppState.PAUSED
+            if not goes_on:
                 app.search.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
             if self._archive is not None:
-                await self._archive.keep(last=state is not AppState.PAUSED)
+                await self._archive.keep(last=not goes_on)
+            if is_left:
+                raise AttemptLostError(diagnostics)
             # In a thread, as it looks at the best job's checkpoint, which may lie far away.
             finish = await asyncio.to_thread(finish_message, app, state, diagnostics)
             await self._deliver(finish)

@@ -29,6 +29,7 @@ class DockerEngine:
         self._context = context
         self.attempt = context.attempt
         self.page_url = self.engine_id = ""
+        self.stop_ends_app = True
         self.headroom_gpus = None
         self.runtime: ContainerRuntime
         self._hosts = TaskHosts()

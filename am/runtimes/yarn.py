@@ -48,6 +48,9 @@ class YarnEngine:
         self.engine_id, yarn_attempt = attempt_of(os.environ.get("CONTAINER_ID", ""))
         self.attempt = context.attempt + yarn_attempt - 1
         self.page_url = ""
+        # YARN stops an app master to preempt it, or after its node was taken for lost. It reports itself what an
+        # operator kills.
+        self.stop_ends_app = False
         self.runtime: ContainerRuntime
         self._hosts = TaskHosts()
         self._page: AmPage | None = None

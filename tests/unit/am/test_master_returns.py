@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from am.context import AmContext
 from am.jobs.planner import Plan
-from am.master import AppMaster
+from am.master import AppMaster, AttemptLostError
 from am.runtimes.memory import MemoryRuntime
 from am.runtimes.port import NoRoomError, NothingKept
 from am.status import finish_message
@@ -51,12 +51,14 @@ class FakeKept:
 class Attempt:
     """An app master with leases from the test and a runtime in memory. Its session sends nothing."""
 
-    def __init__(self, folder, *, tasks=3, min_tasks=0):
+    def __init__(self, folder, *, tasks=3, min_tasks=0, stop_ends_app=True):
         self.runtime = MemoryRuntime()
         self.kept = self.runtime.kept = FakeKept()
         context = AmContext(rm_address="", app_id="app-1", attempt=1, token="t", folder=folder)
         self.master = AppMaster(
-            context, SimpleNamespace(runtime=self.runtime, attempt=1, headroom_gpus=3), VirtualClock(50.0)
+            context,
+            SimpleNamespace(runtime=self.runtime, attempt=1, headroom_gpus=3, stop_ends_app=stop_ends_app),
+            VirtualClock(50.0),
         )
         self.version = 0
         shape = JobShape(tasks=tasks, min_tasks=min_tasks or tasks)
@@ -183,7 +185,7 @@ def test_next_attempt_starts_jobs_after_an_end_that_was_not_reported(tmp_path):
 
     async def asked_to_end(one):
         one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
-        one.master.stop("the app master was asked to end")
+        one.master.end()
         working = asyncio.ensure_future(one.master._work())
         await one.until(lambda: one.app.search.jobs["j0"].state is JobState.KILLED)
         working.cancel()
@@ -198,6 +200,41 @@ def test_next_attempt_starts_jobs_after_an_end_that_was_not_reported(tmp_path):
 
     run(tmp_path, asked_to_end)
     run(tmp_path, next_attempt)
+
+
+class TestStopByAnEngineThatStartsAnotherAttempt:
+    """YARN stops an app master to preempt it, or after its node was taken for lost: the app goes on."""
+
+    def test_attempt_ends_without_a_last_message(self, tmp_path):
+        async def scenario(one):
+            one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+            one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
+            working = asyncio.ensure_future(one.master._work())
+            await one.until(lambda: len(one.runtime.running) == 3)
+            one.master.end()
+            with pytest.raises(AttemptLostError, match="the app master was asked to end"):
+                await working
+            assert not one.runtime.running
+            assert one.app.search.jobs["j0"].state is JobState.WAITING
+            assert not any(each.HasField("finish") for each in one.master._session._unacknowledged.values())
+
+        run(tmp_path, scenario, stop_ends_app=False)
+
+    @pytest.mark.parametrize("pause", [False, True])
+    def test_app_that_its_user_ended_or_paused_before_says_so(self, tmp_path, pause):
+        async def scenario(one):
+            one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
+            one.master.stop("changed my mind", pause=pause)
+            one.master.end()
+            working = asyncio.ensure_future(one.master._work())
+            messages = one.master._session._unacknowledged
+            await one.until(lambda: any(each.HasField("finish") for each in messages.values()))
+            (finish,) = [each.finish for each in messages.values() if each.HasField("finish")]
+            assert (finish.state, finish.diagnostics) == ("PAUSED" if pause else "KILLED", "changed my mind")
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+        run(tmp_path, scenario, stop_ends_app=False)
 
 
 def test_app_whose_job_may_not_start_fails_with_the_reason(tmp_path):
@@ -283,6 +320,29 @@ def test_job_works_on_until_the_gpus_that_it_grows_by_are_granted(tmp_path):
         await one.until(lambda: not job.running)
 
     run(tmp_path, scenario, min_tasks=1)
+
+
+def test_app_master_outlives_questions_that_it_cannot_answer(tmp_path, caplog):
+    """The last machine may be lost within a round. Without a GPU in the cluster no app has a rho, or a bid."""
+    machines = cluster_to_message(cluster_of((4,)))
+
+    async def scenario(one):
+        sent = []
+        one.master._session.send = sent.append
+        question = {"round_id": 1, "now_s": 1000.0, "contention": 1.0, "active_apps": 1}
+        ask, offer = pb.AskRho(**question), pb.Offer(**question, lease_s=600.0)
+        one.master._on_message(pb.RmMessage(cluster=pb.ClusterUpdate(cluster=machines, gpus_available=0)))
+        one.master._on_message(pb.RmMessage(ask_rho=ask))
+        one.master._on_message(pb.RmMessage(offer=offer))
+        assert (sent, caplog.text.count("a question of a round cannot be answered")) == ([], 2)
+        assert one.app.final_rho() == {}
+        one.master._on_message(pb.RmMessage(cluster=pb.ClusterUpdate(cluster=machines, gpus_available=4)))
+        one.master._on_message(pb.RmMessage(ask_rho=ask))
+        one.master._on_message(pb.RmMessage(offer=offer))
+        assert [message.WhichOneof("body") for message in sent] == ["rho", "bid"]
+        assert one.app.final_rho()
+
+    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(("gpus", "released"), [((B,), [1]), ((A,), [])])
