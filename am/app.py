@@ -103,9 +103,12 @@ class App(SearchedApp):
         return self._clock.now_s() + self._offset_s
 
     def set_clock(self, sent_at_s: float, received_at_s: float, rm_now_s: float) -> None:
-        """Set the clock by an answer of the ResourceManager. The quickest answer is the most exact (Cristian)."""
+        """Set the clock by an answer of the ResourceManager. The quickest answer is the most exact (Cristian).
+
+        Ignores an answer that arrived before its question, because the clock of this machine was set back meanwhile.
+        """
         round_trip_s = received_at_s - sent_at_s
-        if round_trip_s < self._offset_error_s:
+        if 0.0 <= round_trip_s < self._offset_error_s:
             self._offset_error_s = round_trip_s
             self._offset_s = rm_now_s - (sent_at_s + received_at_s) / 2
 

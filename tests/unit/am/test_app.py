@@ -197,6 +197,9 @@ class TestTimes:
         assert app.now_s() == 1009.0
         app.set_clock(50.0, 50.2, 1001.0)
         assert app.now_s() == pytest.approx(1000.9)
+        # Its machine's clock was set back meanwhile.
+        app.set_clock(50.0, 10.0, 9000.0)
+        assert app.now_s() == pytest.approx(1000.9)
 
     def test_restart_cost_is_median_of_recent_restarts(self, app):
         assert app.restart_s == PRIOR_RESTART_S[False]
