@@ -26,8 +26,8 @@ class AmEngine(Protocol):
         runtime: The runtime of the tasks. Set once `start` has returned.
         page_url: The URL of the app master's page. Empty for none.
         engine_id: The engine's id of the app. May be empty.
-        stop_ends_app: Whether who stops the app master (SIGTERM) wants the app to end. Otherwise the engine has a
-            reason of its own, and another attempt goes on.
+        stop_ends_app: Whether SIGTERM to the app master ends the app. Otherwise it ends this attempt only: the engine
+            has a reason of its own, and starts another attempt.
     """
 
     attempt: int

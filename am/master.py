@@ -118,7 +118,7 @@ class AppMaster:
         self._dirty.set()
 
     def end(self) -> None:
-        """End because the engine, or someone at its machine, asks for it: with the app, if that is what it means."""
+        """End after SIGTERM: with the app, or only this attempt (`AmEngine.stop_ends_app`)."""
         if not self._stop_reason:
             self._leaving = not self._engine.stop_ends_app
             self.stop("the app master was asked to end")

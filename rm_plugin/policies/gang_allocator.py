@@ -179,7 +179,9 @@ class GangAllocator:
         if gang is None:
             return None
         stay = Proposal(gang, self._prospect(app_id, job, gang, renews=True))
-        return (self._move(app_id, job, stay, step=step) if current is None else None) or stay
+        # What was given in this round stays where it is.
+        move = self._move(app_id, job, stay, step=step) if current is None else None
+        return move or stay
 
     def _move(self, app_id: str, job: int, stay: Proposal, *, step: bool) -> Proposal | None:
         """The best gang anywhere, if a move there pays for its restart before the lease or the job ends.

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 _MOST_COLUMNS = 5
-"""So many columns fit on a narrow screen."""
+"""The most columns that fit on a narrow screen."""
 
 
 class Markup(str):

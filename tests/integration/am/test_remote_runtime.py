@@ -525,6 +525,21 @@ def test_host_that_does_not_know_the_token_gets_no_orders(tmp_path, app_id):
     assert run(World(tmp_path, app_id), scenario) == [None, "welcome"]
 
 
+async def host_at(serve, folder, app_id):
+    """Run a task host whose app master's address is served by `serve`. Returns its exit code."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    environment = {
+        frames.ADDRESS_VARIABLE: f"127.0.0.1:{port}", frames.SEAT_VARIABLE: "s-1",
+        frames.TOKEN_VARIABLE: "secret", "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    host = task_host.TaskHost(environment, folder)
+    code = await host.run()
+    await host._task_run.clean()
+    server.close()
+    return code
+
+
 def test_process_that_takes_the_port_of_an_app_master_learns_no_token_and_gives_no_orders(
     tmp_path, app_id, monkeypatch
 ):
@@ -542,20 +557,7 @@ def test_process_that_takes_the_port_of_an_app_master_learns_no_token_and_gives_
         heard.append(await frames.read(reader))
         writer.close()
 
-    async def scenario():
-        server = await asyncio.start_server(impostor, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        environment = {
-            frames.ADDRESS_VARIABLE: f"127.0.0.1:{port}", frames.SEAT_VARIABLE: "s-1",
-            frames.TOKEN_VARIABLE: "secret", "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
-        }  # fmt: skip
-        host = task_host.TaskHost(environment, tmp_path)
-        code = await host.run()
-        await host._task_run.clean()
-        server.close()
-        return code
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == task_host._EXIT_LOST
+    assert asyncio.run(asyncio.wait_for(host_at(impostor, tmp_path, app_id), 20)) == task_host._EXIT_LOST
     assert len(heard) >= 2
     assert [sorted(fields) for fields in heard[::2]] == [["nonce", "seat"]] * len(heard[::2])
     assert heard[1::2] == [None] * len(heard[1::2])
@@ -569,16 +571,4 @@ def test_task_host_ends_if_what_listens_at_the_address_of_its_app_master_is_sile
         await reader.read()
         writer.close()
 
-    async def scenario():
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        environment = {
-            frames.ADDRESS_VARIABLE: f"127.0.0.1:{server.sockets[0].getsockname()[1]}", frames.SEAT_VARIABLE: "s-1",
-            frames.TOKEN_VARIABLE: "secret", "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
-        }  # fmt: skip
-        host = task_host.TaskHost(environment, tmp_path)
-        code = await host.run()
-        await host._task_run.clean()
-        server.close()
-        return code
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == task_host._EXIT_LOST
+    assert asyncio.run(asyncio.wait_for(host_at(silent, tmp_path, app_id), 20)) == task_host._EXIT_LOST

@@ -1,4 +1,4 @@
-"""A gang that lies badly moves if that pays for its restart within the lease, but under `drf`."""
+"""A gang that lies badly moves if that pays for its restart within the lease, except under `drf`."""
 
 import pytest
 
