@@ -56,7 +56,7 @@ class DockerEngine:
     async def open(self) -> Cluster:
         """Connect; the cluster is that of the file."""
         self._host = await asyncio.to_thread(DockerHost.connect, self._url)
-        await asyncio.to_thread(self._host.need_image, self._settings.image)
+        await self._host.threads.run(self._host.need_image, self._settings.image)
         return self._cluster
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:

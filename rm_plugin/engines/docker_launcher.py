@@ -126,7 +126,7 @@ class DockerAppLauncher:
         """Start an attempt. Returns its process id on the engine's machine. Raises DockerError."""
         await self.kill(launch.app_id)
         # Check each time, because an operator may have removed the empty network.
-        gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
+        gateway = await self._host.threads.run(self._host.ensure_network, self._containers.network, self._run)
         await self._lock.confirm()
         try:
             launch.working_dir.mkdir(parents=True, exist_ok=True)
@@ -134,14 +134,14 @@ class DockerAppLauncher:
         except OSError as error:
             raise DockerError("the app's folder cannot be written", value=str(error)) from error
         labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
-        container = await asyncio.to_thread(self._host.start, self._containers.spec(launch, labels, gateway))
+        container = await self._host.threads.run(self._host.start, self._containers.spec(launch, labels, gateway))
         self._follow(launch.app_id, launch.attempt, container.pid, container.container_id)
         return container.pid
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Follow the container that an earlier ResourceManager of this run started."""
         labels = {**self._app_master(app_id), ATTEMPT_LABEL: str(attempt)}
-        found = await asyncio.to_thread(self._host.find, labels)
+        found = await self._host.threads.run(self._host.find, labels)
         for each in found:
             if each.running:
                 self._follow(app_id, attempt, pid, each.container_id)
@@ -176,7 +176,7 @@ class DockerAppLauncher:
         await asyncio.gather(*self._watchers)
         await self._remove_all(self._run)
         try:
-            await asyncio.to_thread(self._host.remove_networks, self._run)
+            await self._host.threads.run(self._host.remove_networks, self._run)
         except DockerError as error:
             # A foreign container uses the network.
             LOG.warning("%s", error)
@@ -191,13 +191,13 @@ class DockerAppLauncher:
 
     async def _kill_masters(self, labels: Mapping[str, str]) -> None:
         # Only kill them here. Their followers read how they ended, and then remove them.
-        for each in await asyncio.to_thread(self._host.find, labels):
+        for each in await self._host.threads.run(self._host.find, labels):
             await self._lock.confirm()
-            await asyncio.to_thread(self._host.kill, each.container_id)
+            await self._host.threads.run(self._host.kill, each.container_id)
 
     async def _remove_all(self, labels: Mapping[str, str]) -> None:
         await self._lock.confirm()
-        await asyncio.to_thread(self._host.remove_all, labels)
+        await self._host.threads.run(self._host.remove_all, labels)
 
     async def _remove_surely(self, labels: Mapping[str, str]) -> None:
         """Try again until it succeeds, because containers must not count as gone while they still run."""

@@ -37,6 +37,7 @@ from themis.hadoop.values import LocalResource
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.yarn_client import YarnClient
 from themis.queues import AppOwner
+from themis.threads import Threads
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -44,6 +45,8 @@ T = TypeVar("T")
 
 _QUEUES_S = 5.0
 """Seconds that a submission waits for YARN's queues."""
+_QUEUE_CALLS = 4
+_LOG_CALLS = 2
 _TRY_AGAIN_S = 2.0
 _REPORT_S = 60.0
 """Seconds between two log lines about a Hadoop that is still unreachable at the start."""
@@ -69,6 +72,8 @@ class YarnEngine:
         self._storage = settings.yarn.storage.rstrip("/")
         self._run_id = ""
         self._launcher: YarnAppLauncher | None = None
+        self._queue_threads = Threads("yarn-queues", _QUEUE_CALLS)
+        self._log_threads = Threads("hdfs-logs", _LOG_CALLS)
 
     async def shared_folder(self) -> SharedFolder:
         """The folder `resource-manager` of the storage on HDFS, by default in the home of the user who logs in."""
@@ -144,7 +149,7 @@ class YarnEngine:
             return
         try:
             async with asyncio.timeout(_QUEUES_S):
-                reports = await asyncio.to_thread(self._opened()[0].queues)
+                reports = await self._queue_threads.run(self._opened()[0].queues)
         except (UnreachableError, TimeoutError):
             return
         check_app_queue(owner.queue or "default", reports)
@@ -152,7 +157,7 @@ class YarnEngine:
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """From the app master's page while it lives, from HDFS when the app is over."""
         if not page_url or not await fetch_page(page_url, folder):
-            await asyncio.to_thread(fetch_archive, self._app_storage(app_id), folder)
+            await self._log_threads.run(fetch_archive, self._app_storage(app_id), folder)
 
     async def close(self) -> None:
         """Disconnect; applications live on."""

@@ -24,6 +24,7 @@ from themis.hadoop.security import current_user, submission_tokens
 from themis.hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
 from themis.hadoop.yarn_client import YarnClient
 from themis.python_programs import module_command
+from themis.threads import Threads
 from themis.values import Value, repr_without
 
 LOG = logging.getLogger("themis.rm.yarn")
@@ -34,6 +35,10 @@ DRAIN_LIMIT_S = 60.0
 FORGOTTEN_S = 60.0
 """An application that is absent from YARN's lists for this long counts as forgotten. Time without lists is ignored."""
 _DRAIN_POLL_S = 0.1
+_CALLS = 16
+"""Concurrent calls to YARN."""
+_DRAINS = 8
+"""Concurrent questions to NodeManagers, of which some may not answer."""
 _QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppState.ACCEPTED))
 _LAUNCHED = "AM container is launched"
 """YARN's words for an application that is still ACCEPTED, since its master has not registered yet."""
@@ -138,6 +143,8 @@ class YarnAppLauncher:
         self._unanswered: set[str] = set()
         self._lists = True
         self._closed = False
+        self._calls = Threads("yarn", _CALLS)
+        self._drains = Threads("node-managers", _DRAINS)
 
     async def launch(self, launch: AmLaunch) -> int:
         """Submit an application; returns the number in its id.
@@ -150,7 +157,7 @@ class YarnAppLauncher:
         if launch.app_id in self._unanswered and (taken := await self._answered(launch.app_id, launch.attempt)):
             LOG.info("%s attempt %d is %s, as submitted before", launch.app_id, launch.attempt, taken.yarn_app_id)
             return taken.number
-        submission = await asyncio.to_thread(self._submission, launch)
+        submission = await self._calls.run(self._submission, launch)
         await self._lock.confirm()
         yarn_app_id = await self._submit(launch.app_id, submission)
         LOG.info("%s attempt %d is %s", launch.app_id, launch.attempt, yarn_app_id)
@@ -175,7 +182,7 @@ class YarnAppLauncher:
 
     async def newest_attempt(self, app_id: str, attempt: int) -> int:
         """Ask YARN, which starts further attempts by itself, how many it has started."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+        reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
             return attempt
@@ -215,7 +222,7 @@ class YarnAppLauncher:
         # Until YARN has answered it may have taken it or not: the answer can be lost, and this call be cancelled.
         self._unanswered.add(app_id)
         try:
-            yarn_app_id = await asyncio.to_thread(self._client.submit, submission)
+            yarn_app_id = await self._calls.run(self._client.submit, submission)
         except UnreachableError:
             self._unanswered.add(app_id)
             raise
@@ -274,7 +281,7 @@ class YarnAppLauncher:
 
     async def _take_up(self, app_id: str, attempt: int) -> _Followed | None:
         """Follow the app's newest application of this run that lives; without one wait for what the last one left."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+        reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
             await self._drained(_Followed(app_id=app_id, attempt=attempt, yarn_app_id=await self._last_of(app_id)))
@@ -284,7 +291,7 @@ class YarnAppLauncher:
 
     async def _last_of(self, app_id: str) -> str:
         """YARN's id of the app's newest application of this run, over or not; empty when there never was one."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),))
+        reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),))
         return next((report.yarn_app_id for report in reversed(reports) if self._run_tag in report.tags), "")
 
     def _follow(self, app_id: str, attempt: int, yarn_app_id: str) -> _Followed:
@@ -308,7 +315,7 @@ class YarnAppLauncher:
         # Not by the run's tag: YARN remembers what is over too, and each look would cost more than the last.
         tags = tuple(sorted({_app_tag(each.app_id) for each in waiting}))
         try:
-            reports = await asyncio.to_thread(self._client.reports, tags=tags)
+            reports = await self._calls.run(self._client.reports, tags=tags)
         except ThemisError as error:
             if self._lists:
                 LOG.warning("YARN does not list its applications: %s", error)
@@ -375,7 +382,7 @@ class YarnAppLauncher:
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:
             await self._lock.confirm()
-            await asyncio.to_thread(self._client.kill, followed.yarn_app_id, reason)
+            await self._calls.run(self._client.kill, followed.yarn_app_id, reason)
         except UnknownYarnAppError:
             # YARN forgot it, and the poll will see that.
             LOG.warning("YARN does not know %s any more", followed.yarn_app_id)
@@ -386,7 +393,7 @@ class YarnAppLauncher:
         while followed.yarn_app_id:
             # Read the addresses each time, so that a node lost meanwhile is skipped.
             addresses = self._node_addresses(followed.app_id)
-            living = await asyncio.to_thread(living_containers, addresses, followed.yarn_app_id)
+            living = await self._drains.run(living_containers, addresses, followed.yarn_app_id)
             if not living:
                 return
             if time.monotonic() > deadline_s:
