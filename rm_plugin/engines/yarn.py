@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -83,7 +83,7 @@ class YarnEngine:
         # It logs in, so the user is known from here on.
         self._client = await asyncio.to_thread(YarnClient)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
-        return await _once_reachable(self._make_folder)
+        return await _once_reachable(lambda: asyncio.to_thread(self._make_folder))
 
     async def open(self) -> Cluster:
         """Connect to YARN, and send our packages to HDFS unless they are there. Call `shared_folder` before.
@@ -103,7 +103,7 @@ class YarnEngine:
                 current_user(),
             )
         if self._settings.queue:
-            check_queue(await _once_reachable(lambda: client.queue(self._settings.queue)))
+            check_queue(await _once_reachable(lambda: asyncio.to_thread(client.queue, self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)
         self._inventory = YarnInventory(
             client,
@@ -113,13 +113,8 @@ class YarnEngine:
             node_label=self._settings.node_label,
             queues=self._queues,
         )
-        self._resources = await _once_reachable(self._ship)
-        while True:
-            try:
-                inventory = await self._inventory.read()
-                break
-            except UnreachableError as error:
-                LOG.warning("waiting for YARN: %s", error)
+        self._resources = await _once_reachable(lambda: asyncio.to_thread(self._ship))
+        inventory = await _once_reachable(self._inventory.read)
         machines = tuple(node.machine for node in inventory.nodes)
         return Cluster(name="yarn", machines=machines, devices=devices.types)
 
@@ -221,12 +216,12 @@ class YarnEngine:
         )
 
 
-async def _once_reachable(work: Callable[[], T]) -> T:
-    """Return the result of work in a thread; tries again until Hadoop's daemons can be reached."""
+async def _once_reachable(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of work; tries again until Hadoop's daemons can be reached."""
     reported_s = -math.inf
     while True:
         try:
-            return await asyncio.to_thread(work)
+            return await work()
         except UnreachableError as error:
             if time.monotonic() - reported_s >= _REPORT_S:
                 LOG.warning("waiting for Hadoop: %s", error)
