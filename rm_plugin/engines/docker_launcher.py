@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, HeldLock, NoLock, OnAmExit
 from themis.docker_host import (
     APP_LABEL,
     APP_MASTER,
@@ -157,9 +157,9 @@ class DockerAppLauncher:
         """Return nothing: this engine has no queues."""
         return ""
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
         """Return the known attempt: this engine starts none by itself."""
-        return attempt
+        return EngineAttempts(newest=attempt)
 
     async def kill(self, app_id: str) -> None:
         """Kill and remove every container of the app. Its exit is reported later."""

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, HeldLock, NoLock, OnAmExit
 from themis.config.rm_settings import YarnSettings
 from themis.errors import ThemisError, UnreachableError
 from themis.hadoop.errors import UnknownYarnAppError
 from themis.hadoop.node_managers import living_containers
 from themis.hadoop.quoting import command_line
 from themis.hadoop.security import current_user, submission_tokens
-from themis.hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
+from themis.hadoop.values import AppReport, AppState, AppSubmission, ExitCode, LocalResource, ProcessLaunch
 from themis.hadoop.yarn_client import YarnClient
 from themis.python_programs import module_command
 from themis.threads import Threads
@@ -60,6 +60,7 @@ _FRAME = (
 )
 """How the lines begin that YARN puts around the end of an app master's log."""
 
+_TAKEN = (ExitCode.ABORTED, ExitCode.DISKS_FAILED, ExitCode.PREEMPTED, ExitCode.KILLED_BY_RM)
 _ATTEMPT_TAG = "themis-attempt:"
 _QUEUE_TAG = "themis-queue:"
 """Tag with the queue to which an application was submitted. If YARN reports another one, its operator moved it."""
@@ -180,13 +181,20 @@ class YarnAppLauncher:
         """The YARN queues of all living applications, as YARN reported them last."""
         return frozenset(each.queue for each in self._apps.values() if each.queue and not each.reported)
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
-        """Ask YARN, which starts further attempts by itself, how many it has started."""
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
+        """Ask YARN, which starts further attempts by itself, how many it has started, and how they ended."""
         reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
-            return attempt
-        return max(attempt, _first_attempt(mine[-1], attempt) + max(0, mine[-1].attempt - 1))
+            return EngineAttempts(newest=attempt)
+        first = _first_attempt(mine[-1], attempt)
+        newest = max(attempt, first + max(0, mine[-1].attempt - 1))
+        return EngineAttempts(newest=newest, taken=await self._taken(first, mine[-1].yarn_app_id))
+
+    async def _taken(self, first: int, yarn_app_id: str) -> frozenset[int]:
+        """The attempts of the app that YARN's own limit of attempts does not count either."""
+        reports = await self._calls.run(self._client.attempts, yarn_app_id)
+        return frozenset(first + each.number - 1 for each in reports if _exit_code(each.diagnostics) in _TAKEN)
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
@@ -365,12 +373,19 @@ class YarnAppLauncher:
             followed.over.set()
             LOG.info("%s (%s) is over", followed.app_id, report.state.value if report else followed.yarn_app_id)
             if not self._closed:
-                await self._on_exit(_exit(followed, report))
+                await self._on_exit(_exit(followed, report, await self._taken_of(followed)))
         except Exception:
             # Whatever it was, the other applications must be followed.
             LOG.exception("the end of %s could not be reported", followed.yarn_app_id)
         finally:
             followed.over.set()
+
+    async def _taken_of(self, followed: _Followed) -> frozenset[int]:
+        try:
+            return await self._taken(followed.attempt, followed.yarn_app_id)
+        except ThemisError as error:
+            LOG.warning("YARN does not say how the attempts of %s ended: %s", followed.app_id, error)
+            return frozenset()
 
     async def _kill_all(self) -> None:
         app_ids = sorted({*self._apps, *self._unanswered})
@@ -420,7 +435,7 @@ def _is_moved(report: AppReport) -> bool:
     return names[0] != names[1] and not any(one.endswith(f".{other}") for one, other in (names, names[::-1]))
 
 
-def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
+def _exit(followed: _Followed, report: AppReport | None, taken: frozenset[int]) -> AmExit:
     restarts, code, killed, words = 0, None, "", ""
     if report is not None:
         restarts = max(0, report.attempt - 1)
@@ -429,8 +444,7 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
         elif report.state is AppState.KILLED:
             killed = report.diagnostics.strip() or "killed in YARN"
         else:
-            codes = _EXIT_CODE.findall(report.diagnostics)
-            code, words = (int(codes[-1]) if codes else None), _last_words(report.diagnostics)
+            code, words = _exit_code(report.diagnostics), _last_words(report.diagnostics)
     return AmExit(
         app_id=followed.app_id,
         attempt=followed.attempt + restarts,
@@ -439,7 +453,13 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
         exit_code=code,
         killed=killed,
         last_words=words,
+        taken=taken,
     )
+
+
+def _exit_code(diagnostics: str) -> int | None:
+    codes = _EXIT_CODE.findall(diagnostics)
+    return int(codes[-1]) if codes else None
 
 
 def _last_words(diagnostics: str) -> str:

@@ -68,7 +68,7 @@ CALLS = {
     "a launch": lambda absent: launcher(absent).launch(ORDER),
     "an adoption": lambda absent: launcher(absent).adopt("app-1", 1, 1),
     "a kill": lambda absent: launcher(absent).kill("app-1"),
-    "the newest attempt": lambda absent: launcher(absent).newest_attempt("app-1", 1),
+    "its attempts": lambda absent: launcher(absent).attempts("app-1", 1),
     "a drain": lambda absent: launcher(absent)._drained(
         yarn_launcher._Followed(app_id="app-1", attempt=1, yarn_app_id="application_17_0001")
     ),
