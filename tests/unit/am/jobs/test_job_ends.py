@@ -171,6 +171,27 @@ class TestExitCodeZero:
         doubt = "no job logged a loss that the profiler reads, so none is known to be the best"
         assert _outcome(one.app) == (AppState.FINISHED, doubt)
 
+    @pytest.mark.parametrize("jobs", [("j0",), ("j0", "j1")])
+    def test_search_that_ends_with_nan_says_so_and_none_is_the_best(self, attempt, jobs):
+        one = attempt(tuner="single", iterations=20, jobs=jobs)
+        for job_id in jobs:
+            self.logged(one, "step=10 loss=0.5", "step=20 loss=nan", job_id=job_id)
+            self.end(one, job_id)
+        assert one.app.search.best() == ""
+        doubt = "the newest loss of j0, which ranks first, is NaN or infinite, so no job is known to be the best"
+        assert _outcome(one.app) == (AppState.FINISHED, doubt)
+
+    def test_only_job_that_logs_steps_without_losses_is_the_best(self, attempt):
+        one = attempt(tuner="single", iterations=20, jobs=("j0",))
+        self.logged(
+            one,
+            "INFO:tensorflow:global_step/sec: 39.06",
+            "INFO:themis:checkpoint iteration = 20, seconds = 1.0, bytes = 1",
+        )
+        self.end(one)
+        assert one.app.search.best() == "j0"
+        assert _outcome(one.app) == (AppState.FINISHED, "")
+
     def test_next_attempt_knows_the_short_end(self, attempt):
         one = attempt(tuner="single", iterations=1000, jobs=("j0", "j1"))
         self.logged(one, "INFO:tensorflow:loss = 0.5, step = 10")
