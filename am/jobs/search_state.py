@@ -104,8 +104,8 @@ class SearchState:
     def best(self) -> str:
         """The best job so far, empty if none is known to be.
 
-        Of several jobs only one with a loss is the best. A job that reports nothing at all is never the best, nor is one
-        whose newest loss is NaN or infinite.
+        Of several jobs only one with a loss is the best. A job that reports nothing at all is never the best, and
+        neither is one whose newest loss is NaN or infinite.
         """
         job = self.jobs.get(self.plan().best or "")
         if job is None:
@@ -114,7 +114,7 @@ class SearchState:
         return job.job_id if math.isfinite(job.loss) or alone else ""
 
     def first_is_no_number(self) -> str:
-        """The job that ranks first, if its newest loss is NaN or infinite. Empty if it is a number, or none was read."""
+        """The job that ranks first if its newest loss is NaN or infinite, else an empty text."""
         job = self.jobs.get(self.plan().best or "")
         return job.job_id if job is not None and job.read_metric and not math.isfinite(job.loss) else ""
         return job.job_id
