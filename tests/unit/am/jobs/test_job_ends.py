@@ -428,6 +428,20 @@ class TestGangOfWhichOneTaskEnds:
         assert (job.state, job.restarts) == (JobState.WAITING, 1)
         assert job.health == ("started again: a task ended with 0, and the others made no progress in the next 0.05 s")
 
+    @pytest.mark.parametrize("other", [-15, 75])
+    def test_gang_of_which_one_task_says_usage_is_not_started_again(self, attempt, pauses, other):
+        """The other one ends by the signal that stops the gang, or saves first."""
+        one = attempt(tuner="single", iterations=3, jobs=("j0",), tasks=2)
+
+        async def scenario():
+            await one.start("j0")
+            for handle, exit_code in zip(one.jobs["j0"].handles, (2, other), strict=True):
+                handle.end(exit_code)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert (one.jobs["j0"].state, one.jobs["j0"].restarts) == (JobState.FAILED, 0)
+
     def test_chief_that_makes_progress_is_waited_for(self, attempt):
         one = attempt(tuner="single", iterations=20, jobs=("j0",), tasks=2, peer_wait_s=0.1)
         job = self.run(one, 1, *range(1, 21))
