@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ThemisError(Exception):
@@ -66,6 +70,50 @@ class MissingHereError(InputError):
 
 class UnknownHereError(UnknownNameError, MissingHereError):
     """A name that packages of this machine do not know, and those of another may."""
+
+
+MAX_ERRORS = 20
+"""Errors that are shown at once."""
+
+
+class CombinedError(InputError):
+    """Several errors of one input, a line for each, at most `MAX_ERRORS`."""
+
+    def __init__(self, errors: Sequence[InputError]) -> None:
+        self.errors = errors
+        lines = [str(error) for error in errors[:MAX_ERRORS]]
+        if len(errors) > MAX_ERRORS:
+            lines.append(f"and {len(errors) - MAX_ERRORS} more errors")
+        super().__init__("\n".join(lines))
+
+
+class FoundErrors:
+    """Collects the errors of an input, so that its author sees them all at once.
+
+    Each is shown once: a check that reads a part with an error may raise the part's error again.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[str, InputError] = {}
+
+    def add(self, error: InputError) -> None:
+        """Keep an error, or each one of several."""
+        for each in error.errors if isinstance(error, CombinedError) else (error,):
+            self._errors.setdefault(str(each), each)
+
+    def run(self, check: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T | None:
+        """Return what a check returns. If it raises InputError, keep the error and return None."""
+        try:
+            return check(*arguments, **more)
+        except InputError as error:
+            self.add(error)
+            return None
+
+    def raise_all(self) -> None:
+        """Raise an InputError with everything that was found, unless nothing was."""
+        found = list(self._errors.values())
+        if found:
+            raise found[0] if len(found) == 1 else CombinedError(found)
 
 
 class UnreachableError(ThemisError, ConnectionError):

@@ -108,7 +108,7 @@ def _check(options: argparse.Namespace) -> int:
     from themis.config.examples import ExampleKind, file_or_example
     from themis.config.queues_file import load_queues
     from themis.config.rm_settings import load_rm_settings
-    from themis.config.validation_errors import FoundErrors
+    from themis.errors import FoundErrors
 
     settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
     errors = FoundErrors()
