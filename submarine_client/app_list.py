@@ -21,9 +21,9 @@ _ORDERS: dict[str, Callable[[pb.AppStatus], Any]] = {
     "user": lambda app: app.user,
     "state": status.shown_state,
     "gpus": lambda app: -app.gpus,
-    # An unknown rho is NaN and comes last.
+    # What is unknown is NaN and comes last.
     "rho": lambda app: -max(0.0, app.rho),
-    "progress": lambda app: -app.progress,
+    "progress": lambda app: -max(0.0, app.progress),
 }
 ORDERS = (NEWEST, *_ORDERS)
 """The keys to sort a list by. Numbers are in descending order; ties keep the newest app first."""

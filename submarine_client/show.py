@@ -148,9 +148,10 @@ def _head(app: pb.AppStatus) -> list[str]:
     settings = assignments(scalars_from_messages(app.spec.tuner.settings)) if app.spec.tuner.settings else ""
     took = status.duration_s(app)
     ended = "" if took is None else f", ended {moment(app.finished_at_s)} after {seconds(took)}"
+    progress = "progress unknown" if math.isnan(app.progress) else percent(app.progress)
     return [
         field("App", f"{app.app_id}, {app.name}"),
-        field("State", f"{status.shown_state(app)}{phase}, {percent(app.progress)}"),
+        field("State", f"{status.shown_state(app)}{phase}, {progress}"),
         field("User, queue", f"{app.user}, {app.queue}"),
         field("Program", f"{app.spec.program.command or app.program}{replayed}"),
         field("Tuner", f"{app.tuner} {settings}".rstrip()),

@@ -239,6 +239,13 @@ def test_a_hundred_percent_is_the_end_only() -> None:
     assert (percent(0.999), percent(1.0), percent(0.29), percent(math.nan)) == ("99 %", "100 %", "29 %", "-")
 
 
+def test_progress_of_an_app_that_ended_short_of_its_target_is_unknown() -> None:
+    short = app(state="FINISHED", phases=0, progress=math.nan)
+    assert "State:          FINISHED, progress unknown\n" in app_text(short)
+    assert app_object(short)["progress"] is None
+    assert "%" not in list_text([short], 0.0, 200)
+
+
 def test_an_empty_table_is_its_header() -> None:
     assert table(("A", "B"), []) == "A  B"
 
