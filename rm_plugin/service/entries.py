@@ -152,7 +152,7 @@ class AppEntry:
 
     @property
     def progress(self) -> float:
-        """The finished share of the app's work, 0 to 1. NaN if a job ended short of its target: what it did is unknown."""
+        """The finished share of the app's work, 0 to 1. NaN if it is unknown: a job ended short of its target."""
         if self.finish.state != AppState.FINISHED.value:
             return self.heartbeat.progress
         return 1.0 if self.finish.rho else math.nan
