@@ -27,8 +27,6 @@ _SHELL_WORDS = frozenset(
 )
 """Words that the shell itself implements; a search of PATH does not find them."""
 
-_SHOWN = 80
-
 
 class ProgramApp(Protocol):
     """The parts of an app that its program depends on: those of an AppSpec."""
@@ -120,8 +118,7 @@ def check_command(command: str, source: str, code: CodeArchive | None = None, py
     if not runs and ("/" in first or not python):
         what = "is not executable" if exists else "is not a command on PATH, nor a file"
         remedy = "chmod +x makes it so" if exists else "check its spelling, or give its whole path"
-        shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}.."
-        raise InputError(f"{source}: the command's first word {what}", value=shown, remedy=remedy)
+        raise InputError(f"{source}: the command's first word {what}", value=first, remedy=remedy)
 
 
 def _is_file(name: str) -> bool:

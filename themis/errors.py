@@ -10,12 +10,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+MAX_SHOWN_CHARS = 200
+"""Characters of a value that an error shows."""
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a long text, with the number of its characters."""
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}.. ({len(text)} characters)"
+
+
 class ThemisError(Exception):
     """Root of every error that Themis raises on purpose.
 
     Args:
         what: What went wrong, one clause, no final period.
-        value: The offending value; shown with `repr` unless it is None.
+        value: The offending value; shown with `repr`, shortened, unless it is None.
         remedy: What the reader can do about it.
     """
 
@@ -28,7 +37,7 @@ class ThemisError(Exception):
         super().__init__(what, value, remedy)
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f": {self.value!r}"
+        shown = "" if self.value is None else f": {shortened(repr(self.value))}"
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{self.what}{shown}{remedy}"
 

@@ -77,7 +77,7 @@ def _check_metric(spec: LimitedApp, source: str) -> None:
     if metric.mode not in ("min", "max"):
         raise InputError(f"{source}: metric.mode is min or max", value=metric.mode)
     if len(metric.name) > MAX_VALUES or len(metric.regex) > MAX_VALUES:
-        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name[:40])
+        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name)
     if metric.mode == "max" and not metric.declared:
         remedy = "give metric.name too, as in {name: val_accuracy, mode: max}"
         raise InputError(f"{source}: metric.mode max needs a metric", value=metric.mode, remedy=remedy)

@@ -74,7 +74,7 @@ def _explained(model: type[BaseModel], error: ErrorDetails, source: str, listed:
         return error["input"].error
     if error["type"] == "missing":
         return InputError(f"{source}: {place} is missing", remedy="add it")
-    return InputError(f"{source}: {place or 'the file'}: {_expected(error)}", value=_shown(error["input"]))
+    return InputError(f"{source}: {place or 'the file'}: {_expected(error)}", value=error["input"])
 
 
 def _expected(error: ErrorDetails) -> str:
@@ -129,8 +129,3 @@ def _place(loc: tuple[int | str, ...]) -> str:
 def _is_key(loc: tuple[int | str, ...]) -> bool:
     """Whether the error is about a key that the user chose, not about its value."""
     return bool(loc) and loc[-1] == "[key]"
-
-
-def _shown(value: object) -> object:
-    text = repr(value)
-    return value if len(text) <= 80 else text[:77] + "..."
