@@ -151,6 +151,53 @@ def test_head_of_an_epoch_counts_for_its_lines():
     assert held_out(records) == [(60000, 2.15, 0.45)]
 
 
+MNIST = "Train Epoch: {} [{}/60000 ({:.0f}%)]\tLoss: 0.7"
+
+
+@pytest.mark.parametrize(("iterations", "at"), [(3, (1, 2)), (10**6, (60000, 120000))])
+def test_held_out_loss_behind_the_last_line_of_an_epoch_is_of_its_end(iterations, at):
+    lines = []
+    for epoch in (1, 2):
+        lines += [MNIST.format(epoch, done, done / 600) for done in (58880, 59520)]
+        lines.append("Test set: Average loss: 0.5, Accuracy: 9000/10000 (90%)")
+    assert held_out(read("\n".join(lines), iterations)) == [(step, 0.5, 0.9) for step in at]
+
+
+@pytest.mark.parametrize(("iterations", "at"), [(3, 0), (10**6, 30080)])
+def test_held_out_loss_amid_an_epoch_is_of_the_last_step(iterations, at):
+    lines = [MNIST.format(1, done, done / 600) for done in (29440, 30080)]
+    assert held_out(read("\n".join((*lines, "Test set: Average loss: 0.5")), iterations)) == [(at, 0.5, None)]
+
+
+def test_iterations_are_epochs_from_the_head_on_that_counts_as_many():
+    text = (
+        "Beginning of Epoch 1/2, Total Micro Batches 58\nEpoch: 0, Step: 1, loss = 3.0\nEpoch: 0, Step: 2, loss = 2.5"
+    )
+    assert steps(read(text, 2)) == [(0, 3.0), (0, 2.5)]
+
+
+@pytest.mark.parametrize("head", ["Eval begin...", "***** Evaluating perplexity, Epoch 1/3 *****", "Start validation"])
+def test_lines_behind_the_head_of_an_evaluation_are_held_out_while_they_count_to_the_same_total(head):
+    lines = ("Epoch 1/3", "step 50/50 - loss: 0.7", head, "step 4/8 - loss: 0.6", "step 8/8 - loss: 0.5")
+    records = read("\n".join((*lines, "step 10/50 - loss: 0.4")), 150)
+    assert held_out(records) == [(50, 0.6, None), (50, 0.5, None)]
+    assert [loss for _, loss in steps(records) if loss is not None] == [0.7, 0.4]
+
+
+def test_name_of_a_class_behind_the_name_of_a_set_is_a_loss():
+    text = "[step=40/100]\n    train/CrossEntropyLoss=0.7\n    eval/c4_en-validation/CE loss=0.8"
+    records = read(text)
+    assert (steps(records), held_out(records)) == ([(40, 0.7)], [(40, 0.8, None)])
+
+
+@pytest.mark.parametrize(("second", "loss"), [(0.5, 0.5), (0.7, None)])
+def test_catboost_metric_is_a_loss_if_its_best_falls(second, loss):
+    line = "{}:\tlearn: {}\ttest: {}\tbest: {} ({})\ttotal: 1ms\tremaining: 9ms"
+    records = read("\n".join(line.format(at, value, value, value, at) for at, value in enumerate((0.6, second))))
+    assert steps(records) == [(1, None), (2, loss)]
+    assert held_out(records) == ([] if loss is None else [(2, loss, None)])
+
+
 @pytest.mark.parametrize(("iterations", "step"), [(6, 1), (600, 140)])
 def test_iterations_are_epochs_if_the_job_was_asked_for_as_many(iterations, step):
     assert steps(read("Epoch 2/6 [40/100] loss: 0.7", iterations)) == [(step, 0.7)]
