@@ -239,6 +239,12 @@ BY_HAND = [
     ("deepspeed_chat", 2, (2, 2.25, 2.0, None)),
     ("deepspeed_chat", 8, (6, 2.25, 2.0, None)),
     ("olmo", 1000, (200, 5.812, 6.912, None)),
+    ("fairseq", 10000, (2468, 8.123, 7.123, None)),
+    ("litgpt", 100, (6, 1.434, 1.412, None)),
+    ("orbit", 2000, (2000, 3.1234, 2.9234, 0.45)),
+    ("torchtitan", 1000, (10, 7.1234, 7.2234, None)),
+    ("bracketed", 2, (1, 5.14, None, None)),
+    ("lightgbm_cli", 100, (2, 0.660123, 0.671123, None)),
 ]
 
 

@@ -138,6 +138,14 @@ def test_bars_with_more_steps_than_the_job_has_iterations_are_epochs():
     assert steps(read(lines, 8)) == [(0, 0.9), (1, 0.8), (1, 0.7), (2, 0.6)]
 
 
+def test_count_in_brackets_behind_the_epoch_is_of_its_steps():
+    assert steps(read("Epoch:[1/2](100/44160) loss:7.140 lr:0.00055", 2)) == [(0, 7.14)]
+
+
+def test_named_logger_before_a_level_is_no_text():
+    assert held_out(read("2026-01-01 00:00:11,123 - root - INFO - validate step: 10  loss:  7.2")) == [(10, 7.2, None)]
+
+
 def test_sum_of_losses_counts_before_its_parts():
     line = "step 40 box loss: 1.2 loss: 4.3 val_box_loss: 1.3 val_loss: 4.4"
     assert steps(read(line)) == [(40, 4.3)]
@@ -343,6 +351,7 @@ def values(text, **metric):
         ("step 40 rmse 0.25", {"name": "rmse"}),
         ('{"step": 40, "rmse": 0.25}', {"name": "rmse"}),
         ("step=40 | valid/mIoU: 0.25", {"name": "valid/mIoU"}),
+        ("Step 40/1000; acc:  12.3; xent: 0.25; lr: 0.1", {"name": "xent"}),
         ("iter 40 >> score <0.25>", {"regex": r"score <([0-9.]+)>"}),
         ("40 >> score <0.25>", {"regex": r"(?P<step>\d+) >> score <(?P<value>[0-9.]+)>"}),
         ("INFO:tensorflow:rmse = 0.25, loss = 0.5, step = 40", {"name": "rmse"}),
@@ -396,6 +405,11 @@ def test_epoch_of_a_line_with_the_declared_metric_is_progress(line, iteration):
     *steps, metric = reader.read(f"{line}\n".encode())
     assert metric.value == 30.0
     assert steps == ([] if iteration is None else [StepLoss(step=iteration, loss=None)])
+
+
+def test_declared_metric_of_a_step_within_an_epoch_has_no_step():
+    assert values("Epoch 2 Step 40/100 rmse 0.25", name="rmse") == [(None, 0.25)]
+    assert values("|    ep_rew_mean          | 22.1        |", name="ep_rew_mean") == [(None, 22.1)]
 
 
 def test_declared_metric_is_no_other_one():
