@@ -335,6 +335,13 @@ def test_lines_are_counted():
     assert (reader.lines_seen, reader.lines_read, reader.first_line) == (3, 1, "hello")
 
 
+@pytest.mark.parametrize("metric", [None, MetricSpec(name="val_loss")])
+def test_line_with_a_training_and_a_held_out_loss_counts_once(metric):
+    reader = LogReader(metric=metric)
+    reader.read(b"epoch 1 train_loss=0.3 val_loss=0.4\nEpoch 1/2\n10/10 - 1s - loss: 0.3 - val_loss: 0.4\n")
+    assert (reader.lines_seen, reader.lines_read) == (3, 2)
+
+
 def test_step_without_loss_is_not_a_line_with_a_metric():
     reader = LogReader()
     reader.read(b'INFO:themis:report {"step": 3}\n')
