@@ -58,14 +58,16 @@ def progress_line(app: pb.AppStatus) -> str:
     parts = [f"{app.app_id} {status.shown_state(app)}"]
     if app.phases:
         parts.append(f"phase {status.phase(app)} of {app.phases}")
-    parts += [percent(app.progress), _gpus(app.gpus)]
+    parts.append(percent(app.progress))
+    if app.HasField("estimate") and math.isfinite(app.estimate.end_s.median):
+        # A narrow terminal cuts what comes later.
+        parts.append(f"ends in about {seconds(app.estimate.end_s.median)}")
+    parts.append(_gpus(app.gpus))
     if app.rho > 0:
         parts.append(f"rho {rho_text(app.rho)} ({HEADLINE})")
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(app, best)})")
-    if app.HasField("estimate") and math.isfinite(app.estimate.end_s.median):
-        parts.append(f"ends in about {seconds(app.estimate.end_s.median)}")
     return harmless(", ".join(parts))
 
 

@@ -285,7 +285,7 @@ def test_estimate_of_the_end_is_on_the_line_of_progress() -> None:
         end = pb.Seconds(median=end_s, low=10, high=math.inf)
         return progress_line(app(estimate=pb.AppEstimate(first_gpu_s=end, end_s=end)))
 
-    assert line(190.0).endswith(", ends in about 3:10 min")
+    assert "41 %, ends in about 3:10 min, 2 GPUs" in line(190.0)
     assert "ends in" not in line(math.inf) and "ends in" not in progress_line(app())
 
 
