@@ -214,7 +214,7 @@ def _score(app: pb.AppStatus, job: pb.JobStatus) -> str:
 
 
 def _factor(slowdown: pb.LevelSlowdown) -> str:
-    source = f"measured, {slowdown.intervals} intervals" if slowdown.intervals else "estimated"
+    source = f"{slowdown.intervals} intervals" if slowdown.intervals else "estimated"
     return f"{number(slowdown.factor)} ({source})"
 
 

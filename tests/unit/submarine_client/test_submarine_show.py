@@ -299,7 +299,7 @@ def test_job_health_and_s_by_level_are_shown():
     text = app_text(shown)
     assert "job-02  its loss is no number since iteration 7" in text
     assert "S: SLOT" in text
-    assert "1 (measured, 50 intervals)" in text
+    assert "1 (50 intervals)" in text
     assert "1.25 (estimated)" in text
     first, second = app_object(shown)["jobs"]
     assert first["slowdown"]["slot"] == {"factor": 1.0, "intervals": 50, "spread": 0.01}
