@@ -107,6 +107,19 @@ def test_full_cluster_is_the_reason_with_the_end_of_the_next_leases():
     run(check)
 
 
+def test_app_that_waits_is_expected_to_start_and_end_after_the_one_that_holds_all():
+    def check(case):
+        holder = case.running("holder", rho=1.0, progress=0.5)
+        waits = case.running("waits", rho=2.0, unmet=4)
+        case.grant(app_0001={"m00": 4})
+        of_holder, of_waits = (case.manager.estimates.estimate(entry) for entry in (holder, waits))
+        assert of_holder.first_gpu_s.high == 0.0
+        assert 0.0 < of_holder.end_s.low <= of_waits.first_gpu_s.median <= of_holder.end_s.high
+        assert of_waits.first_gpu_s.median < of_waits.end_s.median <= of_waits.end_s.high
+
+    run(check)
+
+
 def test_apps_served_before_it_are_ahead():
     def check(case):
         case.running("earlier", rho=1.0, unmet=4).submitted_at_s -= 5000.0
