@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from colorsys import hls_to_rgb
 from urllib.parse import quote
 
 from rm_plugin.service.entries import AppEntry
@@ -16,6 +17,7 @@ from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
 
 _GOLDEN_ANGLE = 137.508
+_MIN_CONTRAST = 4.5
 _APPS_IN_A_CELL = 8
 _BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
 
@@ -31,8 +33,9 @@ class AppNames:
 
     def colour(self, app_id: str) -> str:
         """Neighbours in order of submission have hues as far from each other as they come."""
-        hue = (210 + app_number(app_id) * _GOLDEN_ANGLE) % 360
-        return f"hsl({hue:.0f} 50% 42%)"
+        hue = round(210 + app_number(app_id) * _GOLDEN_ANGLE) % 360
+        lightness = next(percent for percent in range(42, 0, -1) if _contrast_of_white(hue, percent) >= _MIN_CONTRAST)
+        return f"hsl({hue} 50% {lightness}%)"
 
     def address(self, app_id: str) -> str:
         """The app's page."""
@@ -72,6 +75,13 @@ class AppNames:
         shown = [join((self.link(app), note), " ") for app, note in list(pairs.items())[:_APPS_IN_A_CELL]]
         more = len(pairs) - len(shown)
         return join([*shown, f"and {more} more"] if more else shown, "<br>")
+
+
+def _contrast_of_white(hue: int, lightness_percent: int) -> float:
+    """WCAG's contrast of white text on `hsl(hue 50% lightness)`. Greens and yellows are brighter than blues."""
+    channels = hls_to_rgb(hue / 360, lightness_percent / 100, 0.5)
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in channels)
+    return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
 
 
 def app_state(page_state: PageState, entry: AppEntry) -> Markup:
