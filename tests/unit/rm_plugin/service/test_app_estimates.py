@@ -84,6 +84,18 @@ def test_reason_is_the_first_that_is_the_case():
     run(check)
 
 
+def test_free_gpus_that_an_app_alone_does_not_get_are_not_left_to_others():
+    def check(case):
+        entry = case.running("alone", rho=1.0, unmet=4)
+        assert case.manager.estimates.waiting(entry).reason == "4 GPUs free; the next round may place it"
+        case.grant(app_0001={"m00": 2})
+        assert case.manager.estimates.waiting(entry).reason == (
+            "2 GPUs free; more would not pay for a restart, or come with the next round"
+        )
+
+    run(check)
+
+
 def test_app_that_holds_all_it_can_use_does_not_wait_while_its_master_starts():
     def check(case):
         entry = case.running("starts", rho=1.0, unmet=4)
