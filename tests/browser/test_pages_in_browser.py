@@ -308,6 +308,18 @@ def test_parameters_and_time_line_are_drawn_and_the_pointer_names_a_span(of_ada)
     run(scenario)
 
 
+def test_time_line_says_how_many_rows_it_does_not_show():
+    async def scenario():
+        case = RmCase(((43,),))
+        case.running("large", rho=1.0)
+        case.grant(app_0001={"m00": 43})
+        async with opened("/apps/app-0001", case=case) as (page, complaints):
+            assert await page.inner_text("#chart-timeline p") == "and 3 more GPUs"
+            assert complaints == []
+
+    run(scenario)
+
+
 def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
     case = busy()
     names = "[...document.querySelectorAll('#apps tbody tr:not([hidden])')].map((row) => row.cells[1].textContent)"

@@ -90,25 +90,35 @@ def app_state(page_state: PageState, entry: AppEntry) -> Markup:
     return element("span", page_state.manager.shown_state(entry), class_=kind, title=entry.diagnostics or None)
 
 
-def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: PageState) -> Markup:
-    """Rounds, one a row."""
+def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: PageState, *, auctions: bool) -> Markup:
+    """Rounds, one a row; with `auctions`, also whom they offered GPUs, and who bid."""
     noun, devices = page_state.device_noun, page_state.devices_label
-    heads = ("round", "began", devices, "reasons", "offered to", "bids", "won", "leftovers", "left", "took")
+
+    def given(record: RoundRecord) -> list[Markup]:
+        if not auctions:
+            apps = [*record.won, *record.leftovers]
+            return [names.listed({app: counted(gpus, noun) for app in apps if (gpus := record.gpus_of(app))})]
+        return [
+            names.listed({app: f"rho {rho_text(record.rho.get(app))}" for app in record.offered}),
+            names.listed(_bid_notes(record)),
+            names.listed(_win_notes(record, noun)),
+            names.listed({app: counted(sum(gpus.values()), noun) for app, gpus in record.leftovers.items() if gpus}),
+        ]
+
     rows = [
         (
             record.round_id,
             element("span", from_now(record.started_at_s, page_state.now_s), class_="nowrap"),
             record.gpus_offered,
             join(record.reasons, "<br>"),
-            names.listed({app: f"rho {rho_text(record.rho.get(app))}" for app in record.offered}),
-            names.listed(_bid_notes(record)),
-            names.listed(_win_notes(record, noun)),
-            names.listed({app: counted(sum(gpus.values()), noun) for app, gpus in record.leftovers.items() if gpus}),
+            *given(record),
             record.usable_left if record.granted else "",
             _took(record),
         )
         for record in rounds
     ]
+    of_given = ("offered to", "bids", "won", "leftovers") if auctions else ("given to",)
+    heads = ("round", "began", devices, "reasons", *of_given, "left", "took")
     return table(heads, rows, numbers=("round", devices, "left", "took"))
 
 
