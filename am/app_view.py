@@ -75,9 +75,10 @@ class JobProgress(Value, frozen=True, kw_only=True):
         """Measured, else that of another job of the app, else the user's estimate, else a prior.
 
         A job of unknown pace is assumed to run for twice as long as it has run by now, but at least for as long as the
-        jobs of its app that have ended took. While none has ended: at least a lease, so that it soon gets GPUs to report
-        with; and once it had time to report, at least a day. A long job has a lower rho than a short one that waited as
-        long, and less of a claim to GPUs, so silence gains an app none. For a job that has ended, its own time counts.
+        jobs of its app that have ended took. While none has ended: at least a lease, so that it soon gets GPUs to
+        report with; and once it had time to report, at least a day. A long job has a lower rho than a short one that
+        waited as long, and less of a claim to GPUs, so silence gains an app none. For a job that has ended, its own
+        time counts.
 
         Example: leases last 600 s. A command of one iteration on 4 GPUs counts as 4 * 600 GPU s before it runs, and as
         4 * 86,400 after ten minutes of silence. Another job of its app ended after 1,000 GPU s: it counts as 2,400, as

@@ -27,8 +27,8 @@ from themis.sums import sum_in_order
 _SILENT_S, _SILENT_BESIDE_OTHERS_S = 45.0, 120.0
 """Seconds that a job may run without a known pace before it counts as silent; the second if others of its app report.
 
-A job that has hardly run had no time to report. If it counted as a long one, a new app would wait for all others. Half a
-lease is time enough: it counts as silent before the round that decides on its next lease.
+A job that has hardly run had no time to report. If it counted as a long one, a new app would wait for all others. Half
+a lease is time enough: it counts as silent before the round that decides on its next lease.
 """
 
 _WORK_NOTE = "work_total"

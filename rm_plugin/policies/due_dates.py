@@ -3,8 +3,7 @@
 An app declares its phases in its first report, once. `advance` lets it arrive on the fluid cluster then, and from then
 on meters what it does. So reports of more or less work later change neither its due date nor the work that it has left.
 A first report that rests on a guess is provisional: when the app knows its pace, it declares what it has left, once.
-Until then a larger guess replaces a smaller one, and the app counts as needing at least as much again as it has had. So
-a guess that is too small gains it nothing for longer than it takes to prove so.
+Until then a larger guess replaces a smaller one, and what the app has done by then counts on.
 """
 
 from __future__ import annotations
@@ -54,14 +53,12 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     @property
     def left_gpu_s(self) -> float:
-        """Declared work that is not done yet. Of an app that did more than it declared, what it is assumed to need.
-
-        An app of unknown pace needs at least as much again as it has had: the longer a job has run, the longer it will.
-        """
+        """Declared work that is not done yet. Of an app that did more than it declared, what it is assumed to need."""
         if self.overran:
             return OVERRUN_LEFT * self.done_gpu_s
-        doubted = self.provisional or self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S
-        return max(self.done_gpu_s if doubted else 0.0, self.work_gpu_s - self.done_gpu_s)
+        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
+            return self.done_gpu_s
+        return max(0.0, self.work_gpu_s - self.done_gpu_s)
 
     @property
     def overran(self) -> bool:
