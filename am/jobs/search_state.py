@@ -172,20 +172,25 @@ class SearchState:
 
     @property
     def compares(self) -> bool:
-        """Whether its jobs must report a metric, because the tuner chooses among them by it."""
-        return self.spec.metric.wanted and len(self.jobs) > 1 and self.tuner.name != SINGLE
+        """Whether its jobs must report a metric, because it says which of them is the best."""
+        return self.spec.metric.wanted and len(self.jobs) > 1
+
+    @property
+    def has_read_metric(self) -> bool:
+        """Whether any job has ever reported a loss or the declared metric."""
+        return self._read_metric or any(job.read_metric for job in self.jobs.values())
 
     def target_reached(self, job: JobRun) -> None:
         """Note that all tasks of a job exited with 0. For the tuner this is the end of its run.
 
-        If the tuner compares jobs and no job has reported a metric by then, the tuner is not asked: it would choose by
-        job id. The search is `unreadable` from then on.
+        If the tuner chooses among jobs and no job has reported a metric by then, the tuner is not asked: it would
+        choose by job id. The search is `unreadable` from then on.
 
         But it has done the iterations only if its log or a checkpoint says so. A program that stops early has ended,
         and so has one whose failure the shell hides (`train | tee log`): it keeps the iteration that it reported.
         """
-        if self.compares and not self._read_metric and not any(each.read_metric for each in self.jobs.values()):
-            self._unreadable = f"no metric was read by the target of {job.job_id}: {job.lines_text}"
+        if self.compares and self.tuner.name != SINGLE and not self.has_read_metric:
+            self._unreadable = f"no metric was read by the target of {job.job_id}: {job.lines_text()}"
             self.turn(job, JobState.PHASE_DONE)
             return
         target = self.plan().targets[job.job_id]
