@@ -88,7 +88,8 @@ class AgentHost:
 
     def _first_report(self, message: pb.HostedApp) -> pb.FirstReport:
         spec = app_from_message(message.spec)
-        search = SearchState(spec, Path(), self._time_scale, Journal(EmptyJournal()), lambda _: None)
+        lease_s = self._cluster_view.lease_s
+        search = SearchState(spec, Path(), self._time_scale, Journal(EmptyJournal()), lambda _: None, lease_s=lease_s)
         search.fit_cluster(self._cluster)
         search.remeasure()
         app = SearchedApp(

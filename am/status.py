@@ -72,6 +72,7 @@ def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headr
         restart_s=app.restart_s,
         loss_curves=curves.next(app.search.jobs.values()),
         headroom_gpus=headroom_gpus,
+        provisional=any(job.pace_guessed for job in view.jobs),
     )
 
 

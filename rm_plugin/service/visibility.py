@@ -100,6 +100,7 @@ def _public_heartbeat(heartbeat: pb.Heartbeat) -> pb.Heartbeat:
         declaration=heartbeat.declaration if heartbeat.HasField("declaration") else None,
         phases_left=heartbeat.phases_left,
         jobs=_public_jobs(heartbeat.jobs),
+        provisional=heartbeat.provisional,
     )
 
 

@@ -163,13 +163,15 @@ class TestExitCodeZero:
         self.logged(one, "INFO:tensorflow:loss = nan, step = 30", validation)
         assert self.end(one).loss == 0.2
 
-    def test_search_without_any_loss_says_that_none_is_the_best(self, attempt):
-        one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"))
+    def test_search_without_any_finite_loss_says_that_none_is_the_best(self, attempt):
+        one = attempt(tuner="single", iterations=30, jobs=("j0", "j1"))
+        self.logged(one, "INFO:tensorflow:loss = nan, step = 30")
         for job_id in ("j0", "j1"):
             self.end(one, job_id)
         assert one.app.search.best() == ""
-        doubt = "no job logged a loss that the profiler reads, so none is known to be the best"
-        assert _outcome(one.app) == (AppState.FINISHED, doubt)
+        state, doubts = _outcome(one.app)
+        assert state is AppState.FINISHED
+        assert doubts.startswith("the newest loss of j0, which ranks first, is NaN or infinite")
 
     @pytest.mark.parametrize("jobs", [("j0",), ("j0", "j1")])
     def test_search_that_ends_with_nan_says_so_and_none_is_the_best(self, attempt, jobs):

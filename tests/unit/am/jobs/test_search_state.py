@@ -401,7 +401,7 @@ def test_a_silent_job_and_one_without_a_length_take_no_pace_from_others(tmp_path
     run_on(search.jobs["j0"], "", 0.5)
     search.progressed(search.jobs["j0"])
     progress = search.progress()
-    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1", "j2", "j3")] == [0.5, 1440.0, 0.5, 0.1]
+    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1", "j2", "j3")] == [0.5, 1440.0, 0.5, 600.0]
     assert [progress[job_id].pace_known for job_id in ("j0", "j1", "j2", "j3")] == [True, False, False, False]
 
 
