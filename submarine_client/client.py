@@ -216,7 +216,7 @@ class App:
         if status.is_paused(self.refresh()._seen):
             self._connection.resume(self.app_id)
             return self.refresh()
-        return _submitted(self._connection, resumed(self._seen))
+        return _submitted(self._connection, resumed(self._connection.show(self.app_id, environment=True)))
 
     def logs(self, job: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[str]:
         """Yield the output of the tasks of one job, or of all jobs, in pieces.

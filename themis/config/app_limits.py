@@ -23,6 +23,9 @@ MAX_ENVIRONMENT_BYTES = 1_000_000
 
 MAX_VALUES = 1_000
 
+HIDDEN = "(hidden)"
+"""The value of each variable in a specification whose reader did not ask for the environment."""
+
 
 def check_limits(spec: AppSpec, source: str) -> None:
     """Raise InputError if a text, or the sum of them, is too large for a program, or cannot be passed to one.
@@ -100,6 +103,9 @@ def _check_environment(environment: Mapping[str, str], source: str) -> None:
     for name, value in environment.items():
         check_parameter_name(name, f"{source}: environment")
         _check_text(f"environment.{name}", value, source)
+        if value == HIDDEN:
+            remedy = "ask for the app with its environment (`ShowRequest.environment`), or update this client"
+            raise InputError(f"{source}: environment.{name} was hidden when it was read", value=value, remedy=remedy)
     size = sum(_bytes(name) + _bytes(value) + 2 for name, value in environment.items())
     if size > MAX_ENVIRONMENT_BYTES:
         remedy = f"at most {MAX_ENVIRONMENT_BYTES} bytes in all; put long values into files"
