@@ -131,9 +131,7 @@ class Connection:
             NotFoundError: No app has this id or name. The message names a similar one.
             InputError: Several running apps have this name. The message lists their ids.
         """
-        status: pb.AppStatus = self._call(
-            self._stub.Show, pb.ShowRequest(app_id=app_id, environment=environment)
-        )
+        status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id, environment=environment))
         return status
 
     def kill(self, app_id: str, reason: str = "") -> pb.AppStatus:
