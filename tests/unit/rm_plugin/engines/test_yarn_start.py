@@ -45,7 +45,10 @@ class NoSuchQueue:
 @pytest.mark.parametrize(
     ("as_submitter", "said"),
     [
-        (False, "app masters and tasks of all users are applications of themis in YARN, and can read each other's files"),
+        (
+            False,
+            "app masters and tasks of all users are applications of themis in YARN, and can read each other's files",
+        ),
         (True, "can run programs as any user for whom themis may act"),
     ],
 )
