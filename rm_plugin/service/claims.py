@@ -361,10 +361,9 @@ class _Bounds(Value, frozen=True, kw_only=True):
         work_gpu_s: The least work of the whole search.
         usable_gpus: All GPUs that the app can use, each by the highest speed.
         phases_left: The work left.
+        cluster: All machines.
         available_gpus: The GPUs that apps share.
         shapes: The different shapes of its jobs.
-        one_type: Whether the cluster has one device type.
-        fitting_levels: The nearest level at which gangs of 1, 2, .. GPUs fit.
         slowdown: The worst S of its jobs at each level.
         lowest_speed: The lowest speed of its jobs.
         lease_s: Seconds of a lease.
@@ -374,10 +373,9 @@ class _Bounds(Value, frozen=True, kw_only=True):
     work_gpu_s: float
     usable_gpus: float
     phases_left: tuple[PhaseLeft, ...]
+    cluster: Cluster
     available_gpus: int
     shapes: tuple[JobShape, ...]
-    one_type: bool
-    fitting_levels: tuple[Level, ...]
     slowdown: Slowdown
     lowest_speed: float
     lease_s: float
@@ -397,7 +395,8 @@ class _Bounds(Value, frozen=True, kw_only=True):
             return math.inf
         share_gpus = max(1, self.available_gpus) / active_apps
         smallest_gpus = max([shape.demand_min_gpus for shape in self.shapes])
-        gpus, level = max(smallest_gpus, int(share_gpus)), Level.SLOT
+        gpus: float = max(smallest_gpus, int(share_gpus))
+        level = Level.SLOT
         if self.rule is BundleRule.IDLE_THEN_SHARE:
             # What it keeps counts to its end, not for a lease only.
             gpus, level = min([shape.demand_min_gpus for shape in self.shapes]), Level.CLUSTER
@@ -414,13 +413,13 @@ class _Bounds(Value, frozen=True, kw_only=True):
 
         Of unlike jobs or devices it is believed that half of the GPUs are idle, and that gangs are GPUs far apart.
         """
-        if self.one_type and len(self.shapes) == 1:
+        if len(self.shapes) == len(self.cluster.gpus_by_device) == 1:
             (shape,) = self.shapes
             tasks = int(gpus) // shape.gpus_per_task
             gangs = min(jobs, tasks // shape.min_tasks)
             tasks = min(tasks, gangs * shape.tasks)
             largest_gpus = math.ceil(tasks / gangs) * shape.gpus_per_task
-            return tasks * shape.gpus_per_task, gangs, self.fitting_levels[largest_gpus - 1]
+            return tasks * shape.gpus_per_task, gangs, self.cluster.nearest_level_for(largest_gpus)
         used = max(1.0, 0.5 * min(gpus, jobs * min([shape.demand_max_gpus for shape in self.shapes])))
         return used, used, Level.CLUSTER
 
@@ -434,10 +433,9 @@ def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], fact
         work_gpu_s=max(_CLAIMED_IDEAL * left_gpu_s, metered_gpu_s),
         usable_gpus=min(facts.cluster.gpus, facts.spec.demand_max_gpus) * highest,
         phases_left=phases,
+        cluster=facts.cluster,
         available_gpus=facts.available_gpus,
         shapes=tuple(dict.fromkeys(facts.shapes.values())),
-        one_type=len(facts.cluster.gpus_by_device) == 1,
-        fitting_levels=facts.cluster.fitting_levels,
         slowdown=_worst_slowdown(facts, demands),
         lowest_speed=lowest,
         lease_s=facts.lease_s,

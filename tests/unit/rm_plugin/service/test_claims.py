@@ -141,6 +141,12 @@ def test_latest_believable_end_has_s_of_the_level_at_which_the_gangs_of_the_shar
     assert cut.t_shared_s == pytest.approx(100 + 10 + 1.25 * 600 + share_s)
 
 
+@pytest.mark.parametrize("available_gpus", [0, 1])
+def test_rho_is_bounded_if_the_machines_for_the_smallest_gang_are_gone(available_gpus):
+    claim = report(rho=1e9, t_shared_s=2e11)
+    assert 1.0 < believed(claim, cluster=cluster_of((1,)), available_gpus=available_gpus).rho < 100.0
+
+
 def test_later_phases_are_believed_to_run_on_the_gpus_of_the_first():
     """Its one job can use four of eight GPUs."""
     phases = tuple(PhaseLeft(jobs=jobs, work_gpu_s=800.0, longest_gpu_s=800.0 / jobs, gang_gpus=4) for jobs in (1, 2))
