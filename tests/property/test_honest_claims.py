@@ -133,7 +133,7 @@ def random_view(rng):
     phases = [Phase(jobs=rng.randint(1, len(jobs)), iterations=1) for _ in range(rng.choice([0, 0, 2]))]
     whole = app_of(jobs, later_phases=tuple(phases), elapsed_s=rng.uniform(0.0, 1e4))
     later_gpu_s = sum(phase.jobs * whole.median_job.serial_iteration_s for phase in phases)
-    return replace(whole, work_total_gpu_s=whole.work_total_gpu_s + later_gpu_s, restart_s=rng.choice([0.0, 15.0]))
+    return replace(whole, work_total_gpu_s=whole.work_total_gpu_s + later_gpu_s, restart_s=rng.choice([0.0, 40.0]))
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)

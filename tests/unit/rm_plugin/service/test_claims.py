@@ -93,8 +93,9 @@ def test_held_gang_is_among_the_leases():
     assert believed(report(claim), kept=kept).demands == (claim,)
 
 
-def test_restart_costs_at_most_a_lease():
-    assert believed(report(restart_s=1e9)).restart_s == 600.0
+@pytest.mark.parametrize(("lease_s", "restart_s"), [(600.0, 600.0), (5.0, 60.0)])
+def test_restart_costs_at_most_a_lease_or_a_minute(lease_s, restart_s):
+    assert believed(report(restart_s=1e9), lease_s=lease_s).restart_s == restart_s
 
 
 def test_slowdown_is_bounded():
