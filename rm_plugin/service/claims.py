@@ -9,8 +9,8 @@ Rules for reports:
     1. Each job demands once, in its own unit, and at most what its specification allows beyond the gang that it holds.
     2. All demands and the GPUs that the app keeps are together at most the GPUs that all its jobs can use.
     3. A gang that a job is said to hold must be among the app's leases.
-    4. A restart costs at most a lease, or a minute. S is at most `MAX_SLOWDOWN`. Speeds are within `MAX_SPEED_ERROR` times of the
-       specification's.
+    4. A restart costs at most a lease, or a minute. S is at most `MAX_SLOWDOWN`. Speeds are within `MAX_SPEED_ERROR`
+       times of the specification's.
     5. Phases have at most the jobs of the app, and gangs of its largest job.
     6. An app that has used far more GPU time than it first claimed has at least as much work left again.
     7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs.
