@@ -103,7 +103,7 @@ class RoundRunner:
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
-        self._checked = CheckedReports(entries, settings.auction.bundle_rule)
+        self._checked = CheckedReports(entries, settings.auction.bundle_rule, lambda: arbiter.gpus_available)
         self._last_reports = LastReports(settings.am_expiry_s)
         self.rounds = 0
         self.between_rounds = asyncio.Lock()

@@ -891,10 +891,12 @@ class ListReply(_message.Message):
     def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ..., next: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
-    __slots__ = ("app_id",)
+    __slots__ = ("app_id", "environment")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     app_id: str
-    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
+    environment: bool
+    def __init__(self, app_id: _Optional[str] = ..., environment: _Optional[bool] = ...) -> None: ...
 
 class KillRequest(_message.Message):
     __slots__ = ("app_id", "reason")

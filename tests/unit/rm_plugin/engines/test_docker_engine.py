@@ -302,6 +302,15 @@ def test_shutdown_reports_no_end(run):
     assert worlds[0].exits == []
 
 
+@pytest.mark.parametrize(("user", "shown"), [("1234:5678", "1234:5678"), ("", f"{os.getuid()}:{os.getgid()}")])
+def test_start_says_that_the_apps_of_all_users_share_one(monkeypatch, caplog, user, shown):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(DockerHost, "connect", lambda url: DockerHost(FakeDocker()))
+    caplog.set_level("INFO")
+    asyncio.run(DockerEngine(settings(docker={"image": "image", "user": user}), cluster()).open())
+    assert f"app masters and tasks of all users run as {shown} in their containers" in caplog.text
+
+
 # ---- what cannot be used --------------------------------------------------------------------------------------------
 
 
