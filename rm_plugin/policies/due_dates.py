@@ -132,7 +132,7 @@ def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
 
 
 def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s: float = math.inf) -> dict[str, float]:
-    """When each app that ends by `until_s` ends on the fluid cluster, which is played until then, or has ended there."""
+    """Play the fluid cluster until a time. Returns when each app ends there that does so by then, or has done so."""
     fluid.play(until_s)
     due_s = {app_id: life.ends_s for app_id, life in fluid.ended.items()}
     return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
