@@ -132,7 +132,7 @@ class App:
 
     @property
     def progress(self) -> float:
-        """The share of its work that is done, from 0 to 1."""
+        """The share of its work that is done, from 0 to 1. NaN if it ended and that is unknown."""
         return float(self._seen.progress)
 
     @property

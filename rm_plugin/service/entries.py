@@ -152,8 +152,10 @@ class AppEntry:
 
     @property
     def progress(self) -> float:
-        """The finished share of the app's work, 0 to 1."""
-        return 1.0 if self.finish.state == AppState.FINISHED.value else self.heartbeat.progress
+        """The finished share of the app's work, 0 to 1. NaN if it is unknown: a job ended short of its target."""
+        if self.finish.state != AppState.FINISHED.value:
+            return self.heartbeat.progress
+        return 1.0 if self.finish.rho else math.nan
 
     @property
     def jobs(self) -> Sequence[pb.JobStatus]:

@@ -74,6 +74,7 @@ class ChaosRun:
     submitted_s: list[float] = field(default_factory=list)
     """When a submission was sent that was accepted."""
     troubles: list[str] = field(default_factory=list)
+    read_logs: list[str] = field(default_factory=list)
     _no_more: threading.Event = field(default_factory=threading.Event)
     _done: threading.Event = field(default_factory=threading.Event)
 
@@ -90,7 +91,7 @@ class ChaosRun:
             self._no_more.set()
             self._until(self._all_ended, "every app has ended", END_S)
             self._until(lambda: not witness.living(), "no process of an app is left", END_S, witness.living)
-            self._read_logs()
+            self._read_logs(witness)
         finally:
             self._done.set()
             client.join()
@@ -136,14 +137,20 @@ class ChaosRun:
                     if stub.Kill(pb.KillRequest(app_id=victim), timeout=CALL_S).state not in ENDED:
                         self.unwanted.add(victim)
 
-    def _read_logs(self) -> None:
-        """Ask for the logs of finished apps: on YARN, they come to this machine when asked for."""
+    def _read_logs(self, witness: ProcessWitness) -> None:
+        """Ask for the logs of finished apps: on YARN, they come to this machine when asked for.
+
+        There, an app master that is killed within ten seconds can take the logs of its tasks with it. So an app must
+        have logs only if its last app master ran a task.
+        """
         address = self.service.address()
         with grpc.insecure_channel(grpc_target(address)) as channel:
             stub = LocalStub(rpc.ClientServiceStub(channel), address)
             for app_id, app in self.states.items():
-                if app.state == "FINISHED" and not any(stub.Logs(pb.LogsRequest(app_id=app_id), timeout=60)):
-                    self.troubles.append(f"{app_id} has no logs")
+                if app.state == "FINISHED" and witness.ran_in_last_attempt(app_id):
+                    self.read_logs.append(app_id)
+                    if not any(stub.Logs(pb.LogsRequest(app_id=app_id), timeout=60)):
+                        self.troubles.append(f"{app_id} has no logs")
 
     def _all_ended(self) -> bool:
         return set(self.accepted) <= self.states.keys() and all(app.state in ENDED for app in self.states.values())

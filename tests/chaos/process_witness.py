@@ -8,6 +8,7 @@ process counts as seen from the begin of the look, and an overlap of less than a
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -80,6 +81,12 @@ class ProcessWitness:
 
     def masters(self) -> list[Seen]:
         return [each for each in self.living() if not each.is_task]
+
+    def ran_in_last_attempt(self, app_id: str) -> bool:
+        """Whether a task of the app started after its last app master."""
+        processes = [each for each in self.seen if each.owner[0] == app_id]
+        last_s = max((each.started_s for each in processes if not each.is_task), default=math.inf)
+        return any(each.is_task and each.started_s > last_s for each in processes)
 
     def double_uses(self, masters_overlap_s: float = 0.0) -> list[str]:
         """GPUs that two processes of different owners had at once, and apps that had two app masters at once.

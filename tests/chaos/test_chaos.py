@@ -72,6 +72,7 @@ def test_no_iteration_was_lost_or_repeated_beyond_the_last_checkpoint(played):
 
 def test_no_process_outlived_its_owner(played):
     run, witness = played
+    assert run.read_logs
     assert not run.troubles
     assert not witness.orphans(ORPHAN_S)
 

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from fault_plan import KILLS, OUTAGES, fault_plan
 from job_witness import broken_rules
-from process_witness import TICKS, ProcessWitness
+from process_witness import TICKS, ProcessWitness, Seen
 
 
 def test_same_seed_gives_the_same_plan():
@@ -122,6 +122,18 @@ def test_task_that_outlives_its_app_master_is_an_orphan(machine):
         assert machine.witness.orphans(5.0) == []
     finally:
         os.kill(child.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("masters_s", "tasks_s", "ran"),
+    [([10.0], [12.0], True), ([10.0, 20.0], [12.0], False), ([10.0, 20.0], [12.0, 22.0], True), ([], [12.0], False)],
+)
+def test_app_ran_in_its_last_attempt_if_a_task_started_after_its_last_app_master(masters_s, tasks_s, ran):
+    other = Seen(1, 30.0, ("app-2", "job-1"), frozenset(), 31.0)
+    masters = [Seen(2, at_s, ("app-1",), frozenset(), at_s) for at_s in masters_s]
+    tasks = [Seen(3, at_s, ("app-1", "job-1"), frozenset(), at_s) for at_s in tasks_s]
+    witness = ProcessWitness("run", seen=[other, *tasks, *masters])
+    assert witness.ran_in_last_attempt("app-1") is ran
 
 
 class Job:
