@@ -458,7 +458,10 @@ def _outcome(app: App) -> tuple[AppState, str]:
     """How a finished search ends: as FINISHED, with what is doubtful about it, unless every job failed."""
     if app.search.plan().best is not None:
         doubts = [f"{job.job_id} {job.health}" for job in app.search.jobs.values() if job.short_of]
-        if app.spec.metric.wanted and len(app.search.jobs) > 1 and not app.search.best():
+        if first := app.search.first_is_no_number():
+            reason = f"the newest loss of {first}, which ranks first, is NaN or infinite"
+            doubts.insert(0, f"{reason}, so no job is known to be the best")
+        elif app.spec.metric.wanted and len(app.search.jobs) > 1 and not app.search.best():
             doubts.insert(0, "no job logged a loss that the profiler reads, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)
     failures = [f"{job.job_id}: {job.diagnostics}" for job in app.search.jobs.values() if job.diagnostics]

@@ -64,12 +64,12 @@ NAMES_SHOWN = 50
 
 
 class UnknownNameError(InputError):
-    """A name that is not known. The message names the nearest one, or lists the known ones if they are few."""
+    """A name that is not known. The message names the nearest one, or all if they are at most `most`, else a few."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, most: int = NAMES_SHOWN) -> None:
         choices = sorted(known)
         near = nearest(name, choices)
-        remedy = f"did you mean {near!r}?" if near else "known: " + (_listed(name, choices) or "none")
+        remedy = f"did you mean {near!r}?" if near else "known: " + (_listed(name, choices, most) or "none")
         super().__init__(f"unknown {kind}", value=name, remedy=remedy)
 
 
@@ -135,8 +135,8 @@ class InvariantError(ThemisError, AssertionError):
     """A state that must never occur did occur: a defect of ours, not of the user."""
 
 
-def _listed(name: str, known: Sequence[str]) -> str:
-    if len(known) <= NAMES_SHOWN:
+def _listed(name: str, known: Sequence[str], most: int) -> str:
+    if len(known) <= most:
         return ", ".join(known)
     few = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
     return ", ".join(few) + f" and {len(known) - len(few)} more"
