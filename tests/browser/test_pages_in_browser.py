@@ -311,7 +311,7 @@ def test_parameters_and_time_line_are_drawn_and_the_pointer_names_a_span(of_ada)
 def test_time_line_says_how_many_rows_it_does_not_show():
     async def scenario():
         case = RmCase(((43,),))
-        case.running("large", rho=1.0)
+        case.running("large")
         case.grant(app_0001={"m00": 43})
         async with opened("/apps/app-0001", case=case) as (page, complaints):
             assert await page.inner_text("#chart-timeline p") == "and 3 more GPUs"
@@ -387,7 +387,7 @@ def colourful():
     """Twelve apps that hold a GPU each: the hues of their boxes lie all around the circle."""
     case = RmCase(((12,),))
     for _ in range(12):
-        case.running("one", rho=1.0)
+        case.running("one")
     case.grant(**{entry.app_id.replace("-", "_"): {"m00": 1} for entry in case.entries})
     return case
 

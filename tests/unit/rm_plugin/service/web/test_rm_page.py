@@ -114,7 +114,7 @@ class TestHome:
     def test_rounds_of_a_policy_without_bids_explain_no_auction(self):
         async def scenario():
             case = RmCase(((4,),))
-            case.running("served", rho=2.0)
+            case.running("served")
             head = {"round_id": 1}
             record = case.recorder.record
             record("round_started", detail={**head, "reasons": ["demand"], "free": {"m00": 4}, "active": ["app-0001"]})
