@@ -85,8 +85,8 @@ def has_overrun(memory: Value | None, app_id: str) -> bool:
     return isinstance(memory, DueDateMemory) and app_id in memory.apps and memory.apps[app_id].overran
 
 
-def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp]]:
-    """The fluid cluster now, with the apps that reported for the first time; and all active apps, metered until now."""
+def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
+    """The fluid cluster now, with the apps that reported for the first time; and its state, with the metered apps."""
     memory = snapshot.memory
     if not isinstance(memory, DueDateMemory):
         memory = DueDateMemory(fluid=FluidState(gpus=snapshot.cluster.gpus, now_s=0.0))
@@ -123,7 +123,7 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
             known = apps[app.app_id].after(attained[app.app_id])
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
-    return fluid, metered
+    return fluid, DueDateMemory(fluid=fluid.state(), apps=metered)
 
 
 def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
@@ -136,8 +136,9 @@ def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
 
 
 def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s: float = math.inf) -> dict[str, float]:
-    """When each app ends on the fluid cluster, or has ended there. Infinite if that is after `until_s`."""
-    due_s = {app_id: life.ends_s for app_id, life in fluid.forecast(until_s).items()}
+    """Play the fluid cluster until a time. Returns when each app ends there that does so by then, or has done so."""
+    fluid.play(until_s)
+    due_s = {app_id: life.ends_s for app_id, life in fluid.ended.items()}
     return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
 
 

@@ -64,7 +64,7 @@ class CheckedReports:
         before, self._known = self._known, {}
         now_s, cluster, active_apps = snapshot.now_s, snapshot.cluster, len(snapshot.apps)
         available_gpus = self._gpus_available()
-        checked = {}
+        contentions, checked = snapshot.contentions.by_app(list(claims)), {}
         for app_id, claim in claims.items():
             standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
             facts = standing, cluster, available_gpus, entry.claimed_gpu_s, entry.grant_limit.at(now_s)
@@ -75,7 +75,7 @@ class CheckedReports:
                 # The GPU time of an app that holds GPUs grows.
                 self._known[app_id] = known
             elapsed_s = now_s - standing.submitted_at_s
-            checked[app_id] = known.content.believed(claim, snapshot.contentions.of(app_id), elapsed_s, active_apps)
+            checked[app_id] = known.content.believed(claim, contentions[app_id], elapsed_s, active_apps)
         return checked
 
     def facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:

@@ -104,7 +104,6 @@ def _public_spec(spec: AppSpec) -> AppSpec:
 def _public_heartbeat(heartbeat: pb.Heartbeat) -> pb.Heartbeat:
     return pb.Heartbeat(
         progress=heartbeat.progress,
-        rho=heartbeat.rho,
         phase=heartbeat.phase,
         phases=heartbeat.phases,
         unmet_gpus=heartbeat.unmet_gpus,

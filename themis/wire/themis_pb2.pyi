@@ -479,9 +479,8 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves", "headroom_gpus", "provisional")
+    __slots__ = ("progress", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves", "headroom_gpus", "provisional")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
@@ -495,7 +494,6 @@ class Heartbeat(_message.Message):
     HEADROOM_GPUS_FIELD_NUMBER: _ClassVar[int]
     PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     progress: float
-    rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     phase: int
     phases: int
@@ -508,7 +506,7 @@ class Heartbeat(_message.Message):
     loss_curves: _containers.RepeatedCompositeFieldContainer[LossCurve]
     headroom_gpus: int
     provisional: bool
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ..., headroom_gpus: _Optional[int] = ..., provisional: _Optional[bool] = ...) -> None: ...
+    def __init__(self, progress: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ..., headroom_gpus: _Optional[int] = ..., provisional: _Optional[bool] = ...) -> None: ...
 
 class LossCurve(_message.Message):
     __slots__ = ("job_id", "iterations", "losses")

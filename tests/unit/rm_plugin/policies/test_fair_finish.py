@@ -82,8 +82,8 @@ def test_app_that_was_paused_arrives_anew_and_is_not_due_earlier(make_snapshot):
     memory = POLICY.decide(later(without, memory, 1_000.0, {})).memory
     assert set(memory.apps) == {"small"}
     back = replace(shot, apps=tuple(replace(app, submitted_at_s=50_000.0) for app in shot.apps))
-    fluid, metered = advance(later(back, memory, 51_000.0, {"large": 6_000.0, "small": 6_000.0}))
-    due_s = due_times_s(fluid, metered)
+    fluid, memory = advance(later(back, memory, 51_000.0, {"large": 6_000.0, "small": 6_000.0}))
+    due_s = due_times_s(fluid, memory.apps)
     assert due_s["large"] >= 51_000.0 + 100_000.0
 
 

@@ -424,7 +424,7 @@ def test_loss_of_an_app_master_is_not_in_the_diagnostics_of_an_app_that_ended_ot
 def test_look_at_apps_of_which_nothing_is_due_starts_no_task(tmp_path):
     async def scenario(case, engine):
         for number in range(3):
-            case.running(f"app-{number}", rho=1.0).last_seen_s = case.clock.now_s()
+            case.running(f"app-{number}").last_seen_s = case.clock.now_s()
         before = len(asyncio.all_tasks())
         case.manager.app_masters.check_apps()
         assert len(asyncio.all_tasks()) == before

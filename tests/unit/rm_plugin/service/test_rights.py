@@ -151,7 +151,7 @@ def addresses(case: RmCase) -> list[tuple[str, str]]:
 
 def private_case() -> RmCase:
     case = RmCase(((4,),))
-    entry = case.running("mine", rho=1.0)
+    entry = case.running("mine")
     entry.spec = replace(APP, name="mine")
     entry.diagnostics = entry.engine_id = SECRET
     entry.page_url = f"http://10.0.0.7:1/{SECRET}/"
