@@ -156,8 +156,10 @@ class SearchState:
         target = plan.targets.get(job.job_id) or job.short_of
         if target:
             return target
-        short = job.state is JobState.FAILED or not job.profile.iteration
-        return job.spec.iterations_total if short else job.profile.iteration
+        if job.state is JobState.FAILED or not job.profile.iteration:
+            return job.spec.iterations_total
+        done = job.profile.iteration
+        return done if job.spec.has_no_length else min(done, job.spec.iterations_total)
 
     @property
     def unreadable(self) -> str:
