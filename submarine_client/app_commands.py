@@ -32,7 +32,8 @@ def resume(session: Session, arguments: Namespace) -> int:
     with session.connect() as client:
         app = client.show(arguments.app)
         if not is_paused(app):
-            return session.submit(client, resumed(app), wait=arguments.wait)
+            whole = client.show(app.app_id, environment=True)
+            return session.submit(client, resumed(whole), wait=arguments.wait)
         client.resume(app.app_id)
         session.terminal.say(app.app_id)
         return session.wait(client, [app.app_id]) if arguments.wait else OK
@@ -58,7 +59,7 @@ def validate(session: Session, arguments: Namespace) -> int:
     if arguments.json:
         session.terminal.say(dump(spec_object(app)))
         return OK
-    session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app)}")
+    session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app, session.terminal.width)}")
     if summary:
         session.terminal.say(f"\n{summary}")
     for note in advice(app):
@@ -89,7 +90,7 @@ def show(session: Session, arguments: Namespace) -> int:
     if arguments.json:
         session.terminal.say(dump(app_object(app)))
     else:
-        session.terminal.show_fields(app_text(app))
+        session.terminal.show(app_text(app, session.terminal.width))
     return OK
 
 
@@ -121,7 +122,8 @@ def kill(session: Session, arguments: Namespace) -> int:
 def resubmit(session: Session, arguments: Namespace) -> int:
     """Submit an app's specification again, as a new app without checkpoints. Prints the new id."""
     with session.connect() as client:
-        return session.submit(client, app_from_message(client.show(arguments.app).spec), wait=arguments.wait)
+        app = client.show(arguments.app, environment=True)
+        return session.submit(client, app_from_message(app.spec), wait=arguments.wait)
 
 
 def events(session: Session, arguments: Namespace) -> int:
@@ -130,6 +132,6 @@ def events(session: Session, arguments: Namespace) -> int:
         app = client.show(arguments.app)
         for event in client.watch(app.app_id, follow=arguments.follow):
             if arguments.all or event.kind not in FREQUENT:
-                text = json.dumps(event_object(event)) if arguments.json else event_line(event, app.device_noun)
-                session.terminal.say(text)
+                line = event_line(event, app.device_noun, session.terminal.width)
+                session.terminal.say(json.dumps(event_object(event)) if arguments.json else line)
     return OK

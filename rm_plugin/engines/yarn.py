@@ -102,6 +102,12 @@ class YarnEngine:
                 "act (hadoop.proxyuser.*)",
                 current_user(),
             )
+        else:
+            LOG.info(
+                "app masters and tasks of all users are applications of %s in YARN, and can read each other's files; "
+                "`yarn.as_submitter` submits each as its user",
+                current_user(),
+            )
         if self._settings.queue:
             check_queue(await _once_reachable(lambda: asyncio.to_thread(client.queue, self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)

@@ -35,7 +35,7 @@ _DECLARED_ANEW = 0.05
 """An app has declared itself anew if the time of all its phases changed by more than this share."""
 
 _IDS_SHOWN = 10
-"""Ids in the error for a name that several running apps have: the newest ones."""
+"""How many ids or names of apps an error lists at most. Of several running apps of one name, the newest ones."""
 
 _NEAR_APPS = 300
 """Among how many of the newest apps the error for an unknown name looks for a similar one: all would take seconds."""
@@ -152,8 +152,10 @@ class AppEntry:
 
     @property
     def progress(self) -> float:
-        """The finished share of the app's work, 0 to 1."""
-        return 1.0 if self.finish.state == AppState.FINISHED.value else self.heartbeat.progress
+        """The finished share of the app's work, 0 to 1. NaN if it is unknown: a job ended short of its target."""
+        if self.finish.state != AppState.FINISHED.value:
+            return self.heartbeat.progress
+        return 1.0 if self.finish.rho else math.nan
 
     @property
     def jobs(self) -> Sequence[pb.JobStatus]:
@@ -333,11 +335,12 @@ class AppEntries:
         self._living: dict[str, AppEntry] = {}
         # The number and the id of each app by state, sorted.
         self._by_state: dict[AppState, list[tuple[int, str]]] = {state: [] for state in AppState}
-        self._followers: list[set[str]] = []
         self.lost = set(lost)
         self.archived = Counter(archived or {})
         self._last_number = max([last_number, *map(app_number, self.lost)])
         self.version = 0
+        self.changed: set[str] = set()
+        """Apps with a change that `version` counts, or a new heartbeat, since their one reader took them out."""
         self.heartbeats = 0
         """Heartbeats taken since the start."""
         self.refused_messages = 0
@@ -361,22 +364,9 @@ class AppEntries:
         self._last_number = max(self._last_number, entry.number)
         self._changed(entry.app_id)
 
-    def follow(self) -> set[str]:
-        """Return a set of all apps, for one reader, which takes them out. Each app that changes gets into it again.
-
-        These are the changes that `version` counts, and new heartbeats.
-        """
-        followed = set(self._entries)
-        self._followers.append(followed)
-        return followed
-
     def _changed(self, app_id: str) -> None:
         self.version += 1
-        self._note(app_id)
-
-    def _note(self, app_id: str) -> None:
-        for followed in self._followers:
-            followed.add(app_id)
+        self.changed.add(app_id)
 
     def _moved(self, entry: AppEntry, before: AppState) -> None:
         self._drop(entry, before)
@@ -398,7 +388,7 @@ class AppEntries:
         if not math.isclose(time_s, entry.declared_time_s, rel_tol=_DECLARED_ANEW):
             entry.declared_time_s = time_s
             self.version += 1
-        self._note(entry.app_id)
+        self.changed.add(entry.app_id)
 
     def note_admission(self, entry: AppEntry) -> None:
         """Note that an app was admitted after a wait."""
@@ -454,6 +444,10 @@ class AppEntries:
             ]
             yield from (self._entries[app_id] for _, app_id in heapq.merge(*parts, reverse=True))
 
+    def ended(self) -> Iterator[AppEntry]:
+        """Yield the apps that have ended, the newest first."""
+        return self.newest_first(after=(True, -math.inf))
+
     def find(self, app_id: str) -> AppEntry | None:
         """Return the app of an id, or None if there is none or it is archived."""
         return self._entries.get(app_id)
@@ -472,9 +466,8 @@ class AppEntries:
         named = [entry for entry in self._entries.values() if entry.spec.name == app_id]
         if not named:
             newest = itertools.islice(reversed(self._entries.values()), _NEAR_APPS)
-            raise UnknownNameError(
-                "app", app_id, {name for entry in newest for name in (entry.app_id, entry.spec.name)}
-            )
+            names = {name for entry in newest for name in (entry.app_id, entry.spec.name)}
+            raise UnknownNameError("app", app_id, names, most=_IDS_SHOWN)
         named = [entry for entry in named if entry.spec.user == user] or named
         running = [entry for entry in named if not entry.ended]
         if len(running) > 1:

@@ -217,10 +217,19 @@ class ResourceManager:
             self._fetched.pop(entry.app_id, None)
         return folder
 
-    async def note_logs_read(self, entry: AppEntry, reader: Identity) -> None:
-        """Write that an administrator reads the logs of another user's app. Raises StoreError if it cannot."""
+    async def note_read(self, entry: AppEntry, reader: Identity, action: str) -> None:
+        """Write that an administrator reads what is private of another user's app.
+
+        Args:
+            entry: The app.
+            reader: Who reads.
+            action: `logs_read` or `environment_read`.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
         if reader.user != entry.spec.user and not self.identities.anonymous:
-            detail = {"user": reader.user, "action": "logs_read"}
+            detail = {"user": reader.user, "action": action}
             await self.changes.make(lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail))
 
     async def submit(self, spec: AppSpec, code: bytes = b"", *, by: str = "") -> AppEntry:

@@ -67,6 +67,20 @@ class TestAnotherCluster:
             table.refit(cluster_of(machine("m0", 4), machine("m1", 4)))
         assert seen(table) == before
 
+    def test_free_gpus_have_another_version_after_each_change(self):
+        """A round is played again only if they do."""
+        table = self.table()
+        versions = [table.free_version]
+        for change in (
+            lambda: table.close(()),
+            lambda: table.regain("m2"),
+            lambda: table.lose("m1", now_s=1.0, reason="test"),
+            lambda: table.refit(self.NEW),
+        ):
+            change()
+            versions.append(table.free_version)
+        assert versions == sorted(set(versions))
+
     def test_the_free_gpus_of_another_cluster_are_found(self):
         free = FreeGpus(self.OLD)
         free.validate(self.OLD, {})

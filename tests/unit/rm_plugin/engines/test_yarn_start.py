@@ -53,3 +53,31 @@ def test_start_pauses_while_yarn_cannot_list_its_nodes(monkeypatch, caplog):
     assert asyncio.run(engine.open()).machines == ()
     assert all(later - sooner >= 0.05 for sooner, later in itertools.pairwise(asked_s))
     assert caplog.text.count("YARN refuses the connection") == 1
+
+
+class NoSuchQueue:
+    """YARN, which ends the start at the first question."""
+
+    def queue(self, name):
+        raise InputError("no such queue", value=name)
+
+
+@pytest.mark.parametrize(
+    ("as_submitter", "said"),
+    [
+        (
+            False,
+            "app masters and tasks of all users are applications of themis in YARN, and can read each other's files",
+        ),
+        (True, "can run programs as any user for whom themis may act"),
+    ],
+)
+def test_start_says_as_whom_tasks_run(monkeypatch, caplog, as_submitter, said):
+    monkeypatch.setattr(yarn, "current_user", lambda: "themis")
+    engine = yarn.YarnEngine(RmSettings(engine="yarn", yarn={"queue": "x", "as_submitter": as_submitter}), None)
+    engine._client = NoSuchQueue()
+    caplog.set_level("INFO")
+    with pytest.raises(InputError):
+        asyncio.run(engine.open())
+    assert said in caplog.text
+    assert ("applications of themis" in caplog.text) is not as_submitter

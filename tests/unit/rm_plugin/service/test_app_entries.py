@@ -37,7 +37,7 @@ def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
         case.manager.rounds = SimpleNamespace(
             trigger=lambda why: None, lease_ends_moved=lambda: None, demand_changed=lambda: None
         )
-        entry = case.running("mine", rho=1.5, progress=0.4)
+        entry = case.running("mine", progress=0.4)
         entry.page_url, entry.engine_id = "http://node:1/", "application_1_0001"
         await how(case.manager, entry)
         await case.manager.app_masters.close()
@@ -84,6 +84,18 @@ def test_forecast_is_no_final_rho_without_final_report(tmp_path, how):
     assert status.progress == 0.4
 
 
+async def finished_short_of_its_target(manager, entry):
+    jobs = [pb.JobStatus(job_id="job-0", state="FINISHED", iteration=10, target_iteration=1000)]
+    await tell(manager, entry, finish=pb.Finish(state="FINISHED", jobs=jobs))
+
+
+def test_progress_of_finished_app_is_whole_unless_a_job_ended_short_of_its_target(tmp_path):
+    for how, share in ((finished, 1.0), (finished_short_of_its_target, math.nan)):
+        case, entry = ended(tmp_path / how.__name__, how)
+        for each in (entry, after_a_restart(case, entry)):
+            assert app_status(case.manager, each, whole=False).progress == pytest.approx(share, nan_ok=True)
+
+
 @pytest.mark.parametrize("how", [killed_by_force, lost])
 def test_jobs_of_killed_app_are_not_running(tmp_path, how):
     case, entry = ended(tmp_path, how)
@@ -123,7 +135,7 @@ def test_final_rho_is_of_final_report(tmp_path, how, rho, progress):
 def test_heartbeat_after_end_changes_nothing(tmp_path):
     async def how(manager, entry):
         await killed_by_force(manager, entry)
-        await tell(manager, entry, heartbeat=pb.Heartbeat(progress=0.9, rho=2.0))
+        await tell(manager, entry, heartbeat=pb.Heartbeat(progress=0.9))
 
     case, entry = ended(tmp_path, how)
     assert entry.progress == 0.4

@@ -26,7 +26,7 @@ class Case(RmCase):
         )
         self.use(engine="yarn")
         self.watch = NodeWatch(self.manager, self, poll_s=1.0)
-        self.entry = self.running("one", rho=2.0, unmet=3)
+        self.entry = self.running("one", unmet=3)
         self.entry.spec = replace(self.entry.spec, resources=TaskResources(memory_mb=1000))
         self.grant(app_0001={"m00": 1})
         self.found = Inventory(nodes=(), devices=())
@@ -179,6 +179,16 @@ def test_machines_are_closed_unless_the_headroom_explains_the_refusal(headroom, 
         await refused(case, headroom)
         assert len(case.manager.live_cluster.unfit_gpus(case.clock.now_s())) == closed
         assert case.entry.grant_limit.at(case.clock.now_s()) == grantable
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("headroom", "closed"), [(1, 0), (2, 2)])
+def test_headroom_for_a_part_of_what_was_asked_explains_the_refusal(headroom, closed):
+    async def scenario(case):
+        case.grant(app_0001={"m01": 1})
+        await refused(case, headroom)
+        assert len(case.manager.live_cluster.unfit_gpus(case.clock.now_s())) == closed
 
     run(scenario)
 

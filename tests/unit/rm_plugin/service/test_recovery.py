@@ -359,7 +359,7 @@ class TestSession:
                 welcome = await anext(replies)
                 assert welcome.registered.app_id == entry.app_id
                 assert (welcome.registered.spec.name, welcome.registered.lease_s) == ("mine", 600.0)
-                stream.send(pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.25, rho=1.5)))
+                stream.send(pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.25)))
                 assert (await anext(replies)).acknowledge.of_id == 1
                 assert entry.progress == 0.25
                 assert rm.arbiter.begin_round(rm.clock.now_s())[0].apps[0].silent is False
