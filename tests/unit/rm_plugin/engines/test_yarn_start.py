@@ -1,8 +1,6 @@
 """The start of the engine `yarn` waits for Hadoop, and reports other errors at once."""
 
 import asyncio
-import itertools
-import time
 
 import pytest
 
@@ -38,20 +36,25 @@ def test_start_does_not_wait_for_wrong_settings():
 
 
 def test_start_pauses_while_yarn_cannot_list_its_nodes(monkeypatch, caplog):
-    monkeypatch.setattr(yarn, "_TRY_AGAIN_S", 0.05)
-    asked_s = []
+    refused = UnreachableError("YARN refuses the connection")
+    answers, pauses = [refused, refused, ()], []
 
     class Yarn:
         def nodes(self, _states):
-            asked_s.append(time.monotonic())
-            if len(asked_s) < 3:
-                raise UnreachableError("YARN refuses the connection")
-            return ()
+            if isinstance(answer := answers.pop(0), Exception):
+                raise answer
+            return answer
 
+    async def pause(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(yarn, "current_user", lambda: "themis")
+    monkeypatch.setattr(yarn, "_TRY_AGAIN_S", 7.0)
+    monkeypatch.setattr(yarn.asyncio, "sleep", pause)
     engine = yarn.YarnEngine(RmSettings(engine="yarn", yarn=YarnSettings(ship=False)), None)
     engine._client = Yarn()
     assert asyncio.run(engine.open()).machines == ()
-    assert all(later - sooner >= 0.05 for sooner, later in itertools.pairwise(asked_s))
+    assert pauses == [7.0, 7.0]
     assert caplog.text.count("YARN refuses the connection") == 1
 
 
