@@ -117,7 +117,6 @@ class SearchState:
         """The job that ranks first if its newest loss is NaN or infinite, else an empty text."""
         job = self.jobs.get(self.plan().best or "")
         return job.job_id if job is not None and job.read_metric and not math.isfinite(job.loss) else ""
-        return job.job_id
 
     def progress(self) -> Mapping[str, JobProgress]:
         """Return every job as the agent sees it."""
