@@ -59,7 +59,7 @@ class DockerEngine:
     async def open(self) -> Cluster:
         """Connect; the cluster is that of the file."""
         self._host = await asyncio.to_thread(DockerHost.connect, self._url)
-        await asyncio.to_thread(self._host.need_image, self._settings.image)
+        await self._host.threads.run(self._host.need_image, self._settings.image)
         LOG.info(
             "app masters and tasks of all users run as %s in their containers, and app masters can use this Docker "
             "engine: do not let users who do not trust each other share it",
