@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent.bids.bidding import BidMemory, make_bids
-from am.agent.bids.reports import make_reports
+from am.agent.bids.reports import make_reports, report_times
 from am.agent.model.outlook import Outlook
 from am.agent.model.views import ClusterView
 from am.app_view import view_from_bytes
@@ -37,7 +37,7 @@ from am.journal import Journal
 from am.journal_store import EmptyJournal
 from am.searched_app import SearchedApp, registered_cluster
 from am.status import LossCurves, heartbeat_message
-from themis.bids import AppReport, Bid
+from themis.bids import Bid
 from themis.cluster import Cluster
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, offer_from_message, report_to_message
@@ -88,7 +88,8 @@ class AgentHost:
 
     def _first_report(self, message: pb.HostedApp) -> pb.FirstReport:
         spec = app_from_message(message.spec)
-        search = SearchState(spec, Path(), self._time_scale, Journal(EmptyJournal()), lambda _: None)
+        lease_s = self._cluster_view.lease_s
+        search = SearchState(spec, Path(), self._time_scale, Journal(EmptyJournal()), lambda _: None, lease_s=lease_s)
         search.fit_cluster(self._cluster)
         search.remeasure()
         app = SearchedApp(
@@ -115,14 +116,14 @@ class AgentHost:
         question = request.ask_rho
         view = self._view_of(question.active_apps)
 
-        def make(app_ids: Sequence[str]) -> list[AppReport]:
+        def make(app_ids: Sequence[str]) -> list[Floats]:
             moment = self._moment(app_ids, request, question.now_s)
-            return make_reports([self._outlooks[app_id] for app_id in app_ids], *moment, view, question.round_id)
+            return list(report_times([self._outlooks[app_id] for app_id in app_ids], *moment, view))
 
-        reports = _all_that_can(make, request.app_ids, reply)
-        reply.rho.extend([report.rho for report in reports])
-        reply.t_shared_s.extend([report.t_shared_s for report in reports])
-        reply.t_ideal_s.extend([report.t_ideal_s for report in reports])
+        times = np.array(_all_that_can(make, request.app_ids, reply)).reshape(-1, 3)
+        reply.rho.extend(times[:, 0].tolist())
+        reply.t_shared_s.extend(times[:, 1].tolist())
+        reply.t_ideal_s.extend(times[:, 2].tolist())
 
     def _bid(self, request: pb.HostRequest, reply: pb.HostReply) -> None:
         offer = offer_from_message(request.offer)

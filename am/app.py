@@ -77,7 +77,9 @@ class App(SearchedApp):
         self.code = kept_code(spec.program.code, registered.code, folder)
         checkpoint_uri = spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(checkpoint_uri)
-        search = SearchState(spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        search = SearchState(
+            spec, folder, self.time_scale, journal, self.store.latest_iteration, lease_s=cluster_view.lease_s
+        )
         search.fit_cluster(self.cluster)
         super().__init__(
             registered.app_id,

@@ -23,11 +23,14 @@ from themis.values import Value
 if TYPE_CHECKING:
     from am.profiler.profile import JobProfile
 
-PRIOR_SERIAL_ITERATION_S = 0.1
-"""Serial seconds per iteration of a job without an estimate that has not run yet."""
+DEFAULT_LEASE_S = 600.0
+"""Assumed run time, on its largest gang, of a job of unknown pace that had no time to report: a lease."""
 
 UNKNOWN_PACE_S = 86_400.0
-"""Assumed run time, on its largest gang, of a job of unknown pace: one day."""
+"""Assumed run time, on its largest gang, of a job of unknown pace that had time to report: one day."""
+
+_LEAST_GPU_S = 1.0
+"""GPU seconds that a job that has ended counts for at least."""
 
 REESTIMATE = 1.05
 """B grows only if the measured work exceeds it by this factor, so that noise does not raise it step by step."""
@@ -51,12 +54,16 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     `silent`: neither its log nor the user says its pace, though it has run for long enough to report.
     `ended`: its program has exited with 0.
+    `siblings_iteration_s`: the mean of the jobs of its app that have ended, in GPU seconds per iteration.
+    `lease_s`: seconds of a lease.
     """
 
     spec: JobSpec
     profile: JobProfile
     silent: bool = False
     ended: bool = False
+    siblings_iteration_s: float | None = None
+    lease_s: float = DEFAULT_LEASE_S
 
     @property
     def iterations_total(self) -> int:
@@ -67,23 +74,27 @@ class JobProgress(Value, frozen=True, kw_only=True):
     def serial_iteration_s(self) -> float:
         """Measured, else that of another job of the app, else the user's estimate, else a prior.
 
-        A silent job without an estimate is assumed to take a day on its largest gang, or twice as long as it has run if
-        that is longer. A long job has a lower rho than a short one that waited as long, so silence gains an app no
-        GPUs. Until a job is silent, as it had no time to report, the prior counts. For a job that has ended, the
-        measured time counts.
+        A job of unknown pace is assumed to run for twice as long as it has run by now, but at least for as long as the
+        jobs of its app that have ended took. While none has ended: at least a lease, so that it soon gets GPUs to
+        report with; and once it had time to report, at least a day. A long job has a lower rho than a short one that
+        waited as long, and less of a claim to GPUs, so silence gains an app none. For a job that has ended, its own
+        time counts.
 
-        Example: a silent command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After
-        two days it takes four.
+        Example: leases last 600 s. A command of one iteration on 4 GPUs counts as 4 * 600 GPU s before it runs, and as
+        4 * 86,400 after ten minutes of silence. Another job of its app ended after 1,000 GPU s: it counts as 2,400, as
+        it has run for twice 600 s on 4 GPUs already, and one that waits as 1,000.
         """
         known_s = self._known_s
         if known_s is not None:
             return known_s
-        if self.pace_guessed:
-            return PRIOR_SERIAL_ITERATION_S
         ran_gpu_s = self.profile.ran_gpu_s
-        if ran_gpu_s and self.ended:
-            return ran_gpu_s / self.iterations_total
-        return max(UNKNOWN_PACE_S * self.spec.shape.demand_max_gpus, 2.0 * ran_gpu_s) / self.iterations_total
+        if self.ended:
+            return max(ran_gpu_s, _LEAST_GPU_S) / self.iterations_total
+        least_s = self.siblings_iteration_s
+        if least_s is None:
+            prior_s = UNKNOWN_PACE_S if self.silent or self._without_length else self.lease_s
+            least_s = prior_s * self.spec.shape.demand_max_gpus / self.iterations_total
+        return max(least_s, 2.0 * ran_gpu_s / self.iterations_total)
 
     @property
     def iterations_done(self) -> int:
@@ -99,8 +110,8 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     @property
     def pace_guessed(self) -> bool:
-        """Whether nothing is known of its pace, as it had no time to report yet."""
-        return self._known_s is None and not self.silent and not self._without_length
+        """Whether nothing is known of its pace, neither from itself nor from the jobs of its app that have ended."""
+        return self._known_s is None and self.siblings_iteration_s is None and not self.ended
 
     @property
     def _without_length(self) -> bool:
@@ -155,20 +166,26 @@ def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobVi
 def first_phase_views(jobs: Mapping[str, AppJob], first: Phase) -> tuple[JobView, ...]:
     """The jobs of the first phase. Of many that a tuner tries a few at a time, those whose pace is no guess go first.
 
-    These have run. Otherwise a search whose running jobs are silent would declare the short prior of its other jobs.
+    These have run. Of guesses the longest go first. Otherwise a search whose running jobs are silent would declare the
+    short prior of its other jobs.
     """
     views = [job.view_with(min(first.iterations, job.iterations_total)) for _, job in sorted(jobs.items())]
-    return tuple(sorted(views, key=lambda view: view.pace_guessed)[: first.jobs])
+    return tuple(sorted(views, key=_guess)[: first.jobs])
+
+
+def _guess(view: JobView) -> tuple[bool, float]:
+    return view.pace_guessed, -view.serial_iteration_s if view.pace_guessed else 0.0
 
 
 def reference_job(jobs: Mapping[str, AppJob], stopped: Collection[str] = ()) -> JobView:
     """The median of the jobs that are not stopped, or of all if all are. It represents the jobs of later phases.
 
-    Jobs that are done with the current phase count, too. A guessed pace counts only where all are guesses.
+    Jobs that are done with the current phase count, too. A guessed pace counts only where all are guesses: the longest.
     """
     views = {job_id: job.view_with(1) for job_id, job in sorted(jobs.items())}
     remaining = [view for job_id, view in views.items() if job_id not in stopped] or list(views.values())
-    return median_job(tuple([view for view in remaining if not view.pace_guessed] or remaining))
+    known = tuple([view for view in remaining if not view.pace_guessed])
+    return median_job(known) if known else min(remaining, key=_guess)
 
 
 def at_once_gpus(jobs: Iterable[JobSpec], first: Phase) -> int:

@@ -106,12 +106,10 @@ class LogWatch:
         if not job.running or job.profile.ran_s < UNREAD_AFTER_S:
             return ""
         search = self._app.search
-        lacks = (
-            ("pace unknown", not job.profile.pace_known),
-            ("no metric", (search.compares or job.metric.declared) and not job.read_metric),
-        )
+        lacks_metric = (search.compares or job.metric.declared) and not job.read_metric
+        lacks = (("pace unknown", not job.profile.pace_known), ("no metric", lacks_metric))
         words = " and ".join(word for word, holds in lacks if holds)
-        return f"{words}: {job.lines_text}" if words else ""
+        return f"{words}: {job.lines_text(lacks_metric=lacks_metric)}" if words else ""
 
     def _past_target(self, job: JobRun) -> str:
         """Return a remark if a job logs more iterations than it was asked for, else an empty text."""

@@ -455,14 +455,22 @@ async def _unless_one_fails(work: Coroutine[None, None, T], others: Sequence[asy
 
 
 def _outcome(app: App) -> tuple[AppState, str]:
-    """How a finished search ends: as FINISHED, with what is doubtful about it, unless every job failed."""
-    if app.search.plan().best is not None:
-        doubts = [f"{job.job_id} {job.health}" for job in app.search.jobs.values() if job.short_of]
-        if first := app.search.first_is_no_number():
-            reason = f"the newest loss of {first}, which ranks first, is NaN or infinite"
+    """How a finished search ends: as FINISHED, with what is doubtful about it, unless it has no result.
+
+    It has none if every job failed, or if none of several reported the metric that says which one is the best.
+    """
+    search = app.search
+    if search.plan().best is not None:
+        if search.compares and not search.has_read_metric:
+            first = max(search.jobs.values(), key=lambda job: job.lines is not None and job.lines.lines_seen > 0)
+            why = f"no metric was read, so no job is known to be the best: {first.job_id}: {first.lines_text()}"
+            return AppState.FAILED, f"{why}; or write `metric: none`"
+        doubts = [f"{job.job_id} {job.health}" for job in search.jobs.values() if job.short_of]
+        if first_id := search.first_is_no_number():
+            reason = f"the newest loss of {first_id}, which ranks first, is NaN or infinite"
             doubts.insert(0, f"{reason}, so no job is known to be the best")
-        elif app.spec.metric.wanted and len(app.search.jobs) > 1 and not app.search.best():
-            doubts.insert(0, "no job logged a loss that the profiler reads, so none is known to be the best")
+        elif search.compares and not search.best():
+            doubts.insert(0, "no job ended with a loss, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)
-    failures = [f"{job.job_id}: {job.diagnostics}" for job in app.search.jobs.values() if job.diagnostics]
+    failures = [f"{job.job_id}: {job.diagnostics}" for job in search.jobs.values() if job.diagnostics]
     return AppState.FAILED, "every job failed; the first: " + (failures[0] if failures else "unknown")

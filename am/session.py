@@ -100,7 +100,10 @@ class RmSession:
         await self._emptied.wait()
 
     async def run(self) -> None:
-        """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses."""
+        """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses.
+
+        A refusal needs no proof: a ResourceManager that does not know the attempt, or started another one, has none.
+        """
         loop = asyncio.get_running_loop()
         away_since_s, logged_since_s = loop.time(), -1.0
         target = await asyncio.to_thread(grpc_target, self._address)
@@ -114,7 +117,8 @@ class RmSession:
                 except (grpc.aio.AioRpcError, _StrangerError) as error:
                     reason = str(error) if isinstance(error, _StrangerError) else error.details()
                     if isinstance(error, grpc.aio.AioRpcError) and error.code() is _REFUSED:
-                        raise UnreachableError("the ResourceManager refuses this attempt", value=reason) from None
+                        what = f"what listens at {self._address} refuses this attempt"
+                        raise UnreachableError(what, value=reason) from None
                     # Once per absence, which may last for hours.
                     if logged_since_s != away_since_s:
                         LOG.info("session broke, trying again every %g s: %s", _RETRY_S, reason)

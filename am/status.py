@@ -57,10 +57,8 @@ def loss_curve(job: JobRun) -> pb.LossCurve:
 def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headroom_gpus: int | None) -> pb.Heartbeat:
     """The app's progress; `view` is the app with all gangs that it holds, `headroom_gpus` is as in `AmEngine`."""
     plan = app.search.plan()
-    rho = app.rho_now(view) if not plan.finished else math.nan
     return pb.Heartbeat(
         progress=app.search.done_share(),
-        rho=rho,
         jobs=[job_status(app, job, plan) for job in app.search.jobs.values()],
         phase=plan.phase,
         phases=plan.phase_count,
@@ -72,6 +70,7 @@ def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headr
         restart_s=app.restart_s,
         loss_curves=curves.next(app.search.jobs.values()),
         headroom_gpus=headroom_gpus,
+        provisional=any(job.pace_guessed for job in view.jobs),
     )
 
 

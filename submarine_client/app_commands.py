@@ -32,7 +32,8 @@ def resume(session: Session, arguments: Namespace) -> int:
     with session.connect() as client:
         app = client.show(arguments.app)
         if not is_paused(app):
-            return session.submit(client, resumed(app), wait=arguments.wait)
+            whole = client.show(app.app_id, environment=True)
+            return session.submit(client, resumed(whole), wait=arguments.wait)
         client.resume(app.app_id)
         session.terminal.say(app.app_id)
         return session.wait(client, [app.app_id]) if arguments.wait else OK
@@ -121,7 +122,8 @@ def kill(session: Session, arguments: Namespace) -> int:
 def resubmit(session: Session, arguments: Namespace) -> int:
     """Submit an app's specification again, as a new app without checkpoints. Prints the new id."""
     with session.connect() as client:
-        return session.submit(client, app_from_message(client.show(arguments.app).spec), wait=arguments.wait)
+        app = client.show(arguments.app, environment=True)
+        return session.submit(client, app_from_message(app.spec), wait=arguments.wait)
 
 
 def events(session: Session, arguments: Namespace) -> int:

@@ -274,7 +274,7 @@ class App:
         if status.is_paused(self.refresh()._seen):
             self._connection.resume(self.app_id)
             return self.refresh()
-        return _submitted(self._connection, resumed(self._seen))
+        return _submitted(self._connection, resumed(self._connection.show(self.app_id, environment=True)))
 
     def resubmit(self) -> App:
         """Submit it again, as a new app without checkpoints. Returns the new app.

@@ -120,14 +120,18 @@ class Connection:
         shown = sorted(itertools.islice(found.values(), most), key=_submission)
         return tuple(shown), max(0, reply.total - seen) + len(found) - len(shown)
 
-    def show(self, app_id: str) -> pb.AppStatus:
+    def show(self, app_id: str, *, environment: bool = False) -> pb.AppStatus:
         """Return one app by its id, or by its name: the running app of this name, else the newest one.
+
+        Args:
+            app_id: The id or name.
+            environment: Whether the specification has the values of environment variables, which are else hidden.
 
         Raises:
             NotFoundError: No app has this id or name. The message names a similar one.
             InputError: Several running apps have this name. The message lists their ids.
         """
-        status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id))
+        status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id, environment=environment))
         return status
 
     def kill(self, app_id: str, reason: str = "") -> pb.AppStatus:

@@ -67,7 +67,7 @@ def list_jobs(session: Session, arguments: Namespace) -> int:
 def show(session: Session, arguments: Namespace) -> int:
     """Show the paths of one job's data."""
     with session.connect() as client:
-        app = client.show(arguments.name)
+        app = client.show(arguments.name, environment=True)
     session.terminal.say(dump(app_object(app)) if arguments.json else meta_info(app))
     return OK
 

@@ -12,6 +12,7 @@ import grpc
 from rm_plugin.engines.inventory import FixedInventory
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.service.server import Server
+from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_memory import MemoryStore
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import WallClock
@@ -275,6 +276,11 @@ class Stage:
     def gpu_s(self, master: Master) -> float:
         """GPU time that an app has had."""
         return self.manager.arbiter.attained_gpu_s(master.app_id, self.manager.clock.now_s())
+
+    def events(self, kind: str = "") -> list[StoredEvent]:
+        """The events of a kind, or all."""
+        found = self.manager.recorder.events(0, "", 10_000)
+        return [event for event in found if kind in ("", event.kind)]
 
     def cut(self, master: Master) -> int:
         """What was cut from an app's claims."""

@@ -208,7 +208,6 @@ def heartbeat() -> pb.Heartbeat:
     )  # fmt: skip
     return pb.Heartbeat(
         progress=0.5,
-        rho=2.0,
         jobs=[job],
         phase=0,
         phases=1,

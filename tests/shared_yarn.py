@@ -23,7 +23,7 @@ from am.runtimes.remote.runtime import RemoteRuntime
 from am.runtimes.yarn_source import YarnLimits, YarnSource
 from rm_plugin.engines.engine import LocalEngine
 from rm_plugin.engines.inventory import Inventory, Node
-from rm_plugin.engines.port import AmExit
+from rm_plugin.engines.port import AmExit, EngineAttempts
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.server import Server
 from rm_plugin.service.store_memory import MemoryStore
@@ -248,8 +248,8 @@ class LauncherInMemory:
     async def adopt(self, app_id, attempt, pid):
         return False
 
-    async def newest_attempt(self, app_id, attempt):
-        return attempt
+    async def attempts(self, app_id, attempt):
+        return EngineAttempts(newest=attempt)
 
     def waiting(self, app_id):
         return ""

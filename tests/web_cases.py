@@ -93,7 +93,7 @@ class RmCase:
             self.manager.app_masters.arrive(made)
         return made
 
-    def running(self, name: str, *, rho: float, progress: float = 0.5, unmet: int = 0, **more: object) -> AppEntry:
+    def running(self, name: str, *, progress: float = 0.5, unmet: int = 0, **more: object) -> AppEntry:
         """Another app that runs, with jobs that it reported."""
         entry = self.app(name, **more)
         entry.turn(AppState.ACCEPTED)
@@ -101,7 +101,6 @@ class RmCase:
         entry.attempt = 1
         entry.heartbeat = pb.Heartbeat(
             progress=progress,
-            rho=rho,
             unmet_gpus=unmet,
             phase=0,
             phases=3,
@@ -255,8 +254,8 @@ class Elements(HTMLParser):
 def busy():
     """Two machines on a rack, one on another; three apps, one ended; two rounds."""
     case = RmCase(((2, 2), (4,)), ((2,),))
-    hungry = case.running("hungry", rho=3.5, unmet=4)
-    case.running("content", rho=1.25)
+    hungry = case.running("hungry", unmet=4)
+    case.running("content")
     case.app("done", state=AppState.FAILED, diagnostics="no luck", gpu_time_s=90.0)
     case.grant(app_0001={"m00": 2}, app_0002={"m00": 2, "m01": 1})
     case.round(1, {"app-0001": 4.0, "app-0002": 1.0}, offered=["app-0001"], won={"app-0001": 2})

@@ -347,7 +347,7 @@ class AppReport(Value, frozen=True, kw_only=True):
         phases_left: The work left of the whole search, the current phase first. An app without demands may leave it
             out if the round does not ask for its rho.
         restart_s: The cost of moving a running job, in seconds.
-        provisional: Whether the work left rests on a guess, as a job of unknown pace had no time to report it yet.
+        provisional: Whether the work left rests on a guess, as the pace of a job is unknown.
     """
 
     app_id: str

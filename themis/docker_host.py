@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from themis.errors import InputError, ThemisError
+from themis.threads import Threads
 from themis.values import Value, repr_without
 
 try:
@@ -38,6 +39,7 @@ CONTAINER_SOCKET = "/var/run/docker.sock"
 """Where a container that is given the engine's socket has it: where the SDK looks by itself."""
 
 _CONFLICT = 409
+_CALLS = 8
 _CLEAN_PASSES = 2
 _PASS_S = 0.1
 
@@ -116,6 +118,8 @@ class DockerHost:
 
     def __init__(self, client: DockerClient) -> None:
         self._client = client
+        self.threads = Threads("docker", _CALLS)
+        """For calls from an event loop."""
 
     @classmethod
     def connect(cls, url: str = "") -> DockerHost:

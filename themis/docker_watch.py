@@ -66,7 +66,7 @@ class ContainerWatch:
         if container_id not in self._ends:
             return
         try:
-            end = await asyncio.to_thread(self._host.end_of, container_id)
+            end = await self._host.threads.run(self._host.end_of, container_id)
         except DockerError as error:
             LOG.warning("%s", error)
             return

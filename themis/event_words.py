@@ -161,6 +161,7 @@ def _user_acted(detail: _Detail) -> str:
         "stopped": f"{user} stopped the ResourceManager{kept}",
         "queues_reloaded": f"{user} changed the queues",
         "logs_read": f"The administrator {user} read the app's logs",
+        "environment_read": f"The administrator {user} read the app's environment variables",
     }.get(action, f"{user} did: {action or 'an unknown thing'}")
 
 

@@ -32,10 +32,9 @@ Source: generalized processor sharing (Parekh and Gallager, 1993), the fair sojo
 
 from __future__ import annotations
 
-import copy
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from themis.errors import InputError, InvariantError, UnknownNameError
@@ -171,13 +170,6 @@ class _App:
     end: float = 0.0
     entry: int = 0
 
-    def copied(self) -> _App:
-        """A copy that shares the phases."""
-        return _App(
-            *(self.app_id, self.owner, self.tenant, self.weight, self.arrived_s, self.before_s, self.phases),
-            *(self.done, self.full, self.end, self.entry),
-        )
-
     @property
     def gpus(self) -> float:
         """GPUs that its current phase can use."""
@@ -203,12 +195,6 @@ class _Heap:
             self.entries = [entry for entry in self.entries if entry[1] == entry[2].entry]
             heapq.heapify(self.entries)
 
-    def over(self, apps: Mapping[str, _App]) -> _Heap:
-        """The heap over copies of its live apps."""
-        entries = [(key, entry, apps[app.app_id]) for key, entry, app in self.entries if entry == app.entry]
-        heapq.heapify(entries)
-        return _Heap(entries, self.live)
-
     def first(self) -> tuple[float, _App | None]:
         """The smallest key and its app; infinity and None without any."""
         while self.entries and self.entries[0][1] != self.entries[0][2].entry:
@@ -228,10 +214,6 @@ class _Group:
         self.total += amount
         self.by_end.add(end, app)
         self.by_threshold.add(threshold, app)
-
-    def over(self, apps: Mapping[str, _App]) -> _Group:
-        """The group over copies of its apps."""
-        return _Group(self.total, self.by_end.over(apps), self.by_threshold.over(apps))
 
     def drop(self, amount: float) -> None:
         """An app left; its entries are stale already. The sum of none is exact again."""
@@ -272,12 +254,6 @@ class _Share:
         self.virtual, self.virtual_then = self.virtual_at(virtual), virtual
         self.contention_s, self.weight_s_then = self.contention_at(weight_s), weight_s
         self.rate = rate
-
-    def over(self, apps: Mapping[str, _App]) -> _Share:
-        """The share over copies of its apps."""
-        share = copy.copy(self)
-        share.full, share.shared = self.full.over(apps), self.shared.over(apps)
-        return share
 
 
 class FluidCluster:
@@ -437,25 +413,14 @@ class FluidCluster:
             self._rebalance()
         self._pass_until(now_s)
 
-    def forecast(self, until_s: float = math.inf) -> dict[str, FluidLife]:
-        """The life of each live app if nothing changes any more: no arrival, no other machines.
-
-        An app that does not end by `until_s` counts as one without an end.
-        """
-        ahead = copy.copy(self)
-        ahead.ended = {}
-        # Only what changes is copied, and by hand: `copy.deepcopy` takes longer than playing the copy to its end.
-        ahead._apps = {app_id: app.copied() for app_id, app in self._apps.items()}
-        ahead._shares = {tenant: share.over(ahead._apps) for tenant, share in self._shares.items()}
-        return ahead.run_out(until_s)
-
-    def run_out(self, until_s: float = math.inf) -> dict[str, FluidLife]:
-        """Let time pass until nothing happens any more before `until_s`. Returns the lives of all apps.
-
-        Those that have not ended by then are without an end.
-        """
+    def play(self, until_s: float) -> None:
+        """Let time pass until nothing happens any more before `until_s`. The apps that end by then are in `ended`."""
         while math.isfinite(due_s := self._next_end()[0]) and due_s <= until_s:
             self.advance(max(due_s, self._now_s))
+
+    def run_out(self) -> dict[str, FluidLife]:
+        """Let time pass until nothing happens any more. Returns the lives of all apps, some without an end."""
+        self.play(math.inf)
         stuck = {
             app_id: FluidLife(arrived_s=app.arrived_s, ends_s=math.inf, contention=self._contention(app))
             for app_id, app in self._apps.items()

@@ -75,7 +75,7 @@ def submit_as_another_user(target: Target) -> bool:
 
 def read_the_environment(target: Target) -> bool:
     """Read the password in the environment of another user's app."""
-    shown = target.clients.Show(pb.ShowRequest(app_id=target.app_id))
+    shown = target.clients.Show(pb.ShowRequest(app_id=target.app_id, environment=True))
     return bool(shown.spec.program.environment["PASSWORD"] == "of-ann")
 
 

@@ -34,11 +34,12 @@ def _cases(traces: Path) -> Mapping[str, tuple[str, ...]]:
     small = {name: ("--workload", name, "--cluster", "testbed") for name in ("w1-small", "w2-small")}
     cases = {name: (*_policy("themis"), *arguments) for name, arguments in small.items()}
     cases |= {f"{name}-staggered": (*arguments, *_STAGGERED) for name, arguments in list(cases.items())}
-    cases |= {f"w1-small-{name}": (*_policy(name), *small["w1-small"]) for name in ("tiresias", "gandiva")}
+    others = ("fair_finish", "tiresias", "gandiva")
+    cases |= {f"w1-small-{name}": (*_policy(name), *small["w1-small"]) for name in others}
     for jobs, gpus in ((120, 32), (900, 256)):
         trace, table = write_trace(draw_jobs(jobs, gpus, 1), traces, f"gavel-{jobs}")
         drawn = ("--workload", str(trace), "--throughputs", str(table), "--cluster", f"{gpus // 4}x4")
-        cases[f"gavel-{jobs}"] = (*_policy("themis"), *drawn)
+        cases |= {f"gavel-{jobs}-{name}": (*_policy(name), *drawn) for name in ("themis", "fair_finish")}
     large = {name: (*_policy("themis"), "--workload", name, "--cluster", "paper-168") for name in ("w1", "w2")}
     cases |= {"w1-15-apps": (*large["w1"], "--apps", "15"), "w2-8-apps": (*large["w2"], "--apps", "8")}
     return cases | {"w1": large["w1"]}

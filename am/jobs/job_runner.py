@@ -34,6 +34,7 @@ from themis.errors import ThemisError
 from themis.files import open_regular
 from themis.lifecycle import JobState
 from themis.speeds import speed_on
+from themis.threads import Threads
 
 LOG = logging.getLogger("themis.am.jobs")
 
@@ -43,6 +44,7 @@ EXIT_CHECKPOINTED = 75
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 """Between an unrequested end of tasks and their restart; doubled with each restart that made no progress."""
 
+_CHECKPOINT_CALLS = 8
 _AT_ONCE_S = 30.0
 """A program that ends with exit code 2 later than this is not taken to have been called wrongly."""
 
@@ -82,6 +84,8 @@ class JobRunner:
         self._reserving: dict[str, asyncio.Future[tuple[Seat, ...]]] = {}
         self.broken: Exception | None = None
         self._running: set[asyncio.Task[None]] = set()
+        # Checkpoints may be on HDFS, which may be away.
+        self._checkpoint_threads = Threads("checkpoints", _CHECKPOINT_CALLS)
 
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
         """Start a waiting job on these GPUs."""
@@ -164,12 +168,12 @@ class JobRunner:
             exits = []
         self._drain(job, _ended_well(exits))
         gpus, requested = job.gpus, bool(job.stop_reason)
-        job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
+        job.saved_iteration = await self._checkpoint_threads.run(self._saved_iteration, job)
         job.handles = []
         self._examine(job, requested=requested)
         if requested and job.fault is None:
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
-            saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
+            saved = await self._checkpoint_threads.run(has_newer_checkpoint, self._app, job)
             if not job.stepped and (self._app.tells_steps or job.startup):
                 # It had nothing new to save.
                 self._cut_short(job)
@@ -224,7 +228,7 @@ class JobRunner:
             return []
         launches = self._launches(job, seats)
         if self._app.spec.program.command:
-            job.files_changed_s = await asyncio.to_thread(newest_change_s, self._app, job)
+            job.files_changed_s = await self._checkpoint_threads.run(newest_change_s, self._app, job)
         mark_incarnation(job.log_path, job.incarnation)
         job.handles = await start_gang(self._runtime, launches)
         job.launched_at_s = self._app.now_s()

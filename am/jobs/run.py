@@ -15,12 +15,14 @@ from am.runtimes.port import TaskHandle
 from themis.apps import JobSpec, MetricSpec
 from themis.cluster import GpuId, Level
 from themis.lifecycle import JOB_LIFECYCLE, JobState
+from themis.web.formatting import counted
 
 TOLD_UNSAVED_STOPS = 2
 """Number of stops in a row without a newer checkpoint from which on a job's health says so."""
 
 
-_PACE_REMEDY = "print a step with each, as it is done, or set estimate.serial_iteration_s"
+_ESTIMATE_REMEDY = "or set estimate.serial_iteration_s"
+_PACE_REMEDY = f"print a step with each, as it is done, {_ESTIMATE_REMEDY}"
 _REMEDY = "declare `metric`, print `step=.. loss=..`, or call themis.report"
 _DECLARED_REMEDY = "print it before the end of the phase, or correct `metric`"
 
@@ -132,18 +134,22 @@ class JobRun:
             return True
         return not math.isnan(self.loss) or self.profile.diverged is not None or not self.profile.newest_is_finite
 
-    @property
-    def lines_text(self) -> str:
-        """A summary of the log lines that the profiler has seen, with a remedy."""
+    def lines_text(self, *, lacks_metric: bool = True) -> str:
+        """Return a summary of the log lines that the profiler has seen, with a remedy.
+
+        Args:
+            lacks_metric: Whether the job must report a metric; else it lacks a pace only.
+        """
+        remedy = _REMEDY if lacks_metric else f"{_REMEDY}, {_ESTIMATE_REMEDY}"
         if self.lines is None or not self.lines.lines_seen:
-            return f"its log has no line yet; {_REMEDY}"
+            return f"its log has no line yet; {remedy}"
+        seen = f"{counted(self.lines.lines_seen, 'line')} seen"
         if self.lines.lines_read:
-            read = f"{self.lines.lines_read} of them with {self.metric.name or 'a loss'}"
-            return f"{self.lines.lines_seen} lines seen, {read}; {_PACE_REMEDY}"
-        what, remedy = "none understood", _REMEDY
+            return f"{seen}, {self.lines.lines_read} of them with {self.metric.name or 'a loss'}; {_PACE_REMEDY}"
+        what = "none understood"
         if self.metric.declared:
             what, remedy = f"no {self.metric.name or 'declared metric'} yet", _DECLARED_REMEDY
-        return f"{self.lines.lines_seen} lines seen, {what}; first line: {self.lines.first_line!r}; {remedy}"
+        return f"{seen}, {what}; first line: {self.lines.first_line!r}; {remedy}"
 
     @property
     def health(self) -> str:

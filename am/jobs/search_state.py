@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from am.app_view import REESTIMATE, JobProgress, work_gpu_s, work_seen_gpu_s
+from am.app_view import DEFAULT_LEASE_S, REESTIMATE, JobProgress, work_gpu_s, work_seen_gpu_s
 from am.jobs.run import JobRun
 from am.journal import JobRecord, Journal
 from am.profiler.follower import LogFollower
@@ -27,7 +27,8 @@ from themis.sums import sum_in_order
 _SILENT_S, _SILENT_BESIDE_OTHERS_S = 45.0, 120.0
 """Seconds that a job may run without a known pace before it counts as silent; the second if others of its app report.
 
-A job that has hardly run had no time to report. If it counted as a long one, a new app would wait for all others.
+A job that has hardly run had no time to report. If it counted as a long one, a new app would wait for all others. Half
+a lease is time enough: it counts as silent before the round that decides on its next lease.
 """
 
 _WORK_NOTE = "work_total"
@@ -50,12 +51,19 @@ class SearchState:
         time_scale: How many times faster than their estimate replayed jobs run.
         journal: Its entries by earlier attempts are restored; later changes are appended.
         saved_iteration: The iteration of a job's newest checkpoint.
+        lease_s: Seconds of a lease.
 
     `on_turn` is called on every change of a job's state.
     """
 
     def __init__(
-        self, spec: AppSpec, folder: Path, time_scale: float, journal: Journal, saved_iteration: SavedIteration
+        self,
+        spec: AppSpec,
+        folder: Path,
+        time_scale: float,
+        journal: Journal,
+        saved_iteration: SavedIteration,
+        lease_s: float = DEFAULT_LEASE_S,
     ) -> None:
         self.on_turn: Callable[[JobRun], None] = lambda _: None
         self.spec = spec
@@ -63,6 +71,7 @@ class SearchState:
         self._plan = self.tuner.plan()
         self.first_phases: tuple[Phase, ...] = self._plan.phases
         self._journal = journal
+        self._lease_s = lease_s
         estimate = _scaled(spec.estimate, time_scale if spec.replay else 1.0)
         self.jobs: dict[str, JobRun] = {}
         for job in spec.jobs:
@@ -121,13 +130,18 @@ class SearchState:
     def progress(self) -> Mapping[str, JobProgress]:
         """Return every job as the agent sees it."""
         any_pace = any(job.profile.serial_iteration_s is not None for job in self.jobs.values())
-        silent_s = _SILENT_BESIDE_OTHERS_S if any_pace else _SILENT_S
+        silent_s = _SILENT_BESIDE_OTHERS_S if any_pace else min(_SILENT_S, self._lease_s / 2)
+        ended = [job for job in self.jobs.values() if _has_ended(job)]
+        # A sum over many jobs, for each of which the mean of the same ones counts.
+        siblings_s = sum_in_order(map(_took_iteration_s, ended)) / len(ended) if ended else None
         return {
             job_id: JobProgress(
                 spec=job.spec,
                 profile=job.profile,
-                ended=job.state in (JobState.PHASE_DONE, JobState.FINISHED),
+                ended=_has_ended(job),
                 silent=job.profile.ran_gpu_s > silent_s * job.spec.shape.demand_min_gpus,
+                siblings_iteration_s=siblings_s,
+                lease_s=self._lease_s,
             )
             for job_id, job in self.jobs.items()
         }
@@ -167,20 +181,25 @@ class SearchState:
 
     @property
     def compares(self) -> bool:
-        """Whether its jobs must report a metric, because the tuner chooses among them by it."""
-        return self.spec.metric.wanted and len(self.jobs) > 1 and self.tuner.name != SINGLE
+        """Whether its jobs must report a metric, because it says which of them is the best."""
+        return self.spec.metric.wanted and len(self.jobs) > 1
+
+    @property
+    def has_read_metric(self) -> bool:
+        """Whether any job has ever reported a loss or the declared metric."""
+        return self._read_metric or any(job.read_metric for job in self.jobs.values())
 
     def target_reached(self, job: JobRun) -> None:
         """Note that all tasks of a job exited with 0. For the tuner this is the end of its run.
 
-        If the tuner compares jobs and no job has reported a metric by then, the tuner is not asked: it would choose by
-        job id. The search is `unreadable` from then on.
+        If the tuner chooses among jobs and no job has reported a metric by then, the tuner is not asked: it would
+        choose by job id. The search is `unreadable` from then on.
 
         But it has done the iterations only if its log or a checkpoint says so. A program that stops early has ended,
         and so has one whose failure the shell hides (`train | tee log`): it keeps the iteration that it reported.
         """
-        if self.compares and not self._read_metric and not any(each.read_metric for each in self.jobs.values()):
-            self._unreadable = f"no metric was read by the target of {job.job_id}: {job.lines_text}"
+        if self.compares and self.tuner.name != SINGLE and not self.has_read_metric:
+            self._unreadable = f"no metric was read by the target of {job.job_id}: {job.lines_text()}"
             self.turn(job, JobState.PHASE_DONE)
             return
         target = self.plan().targets[job.job_id]
@@ -339,6 +358,18 @@ def _taken_up(record: JobRecord, plan: TunerPlan) -> JobState:
 def _is_over(job: JobRun) -> bool:
     """Whether a job does not go on, unless the tuner reinstates it."""
     return job.state is JobState.STOPPED or JOB_LIFECYCLE.is_final(job.state)
+
+
+def _has_ended(job: JobRun) -> bool:
+    return job.state in (JobState.PHASE_DONE, JobState.FINISHED)
+
+
+def _took_iteration_s(job: JobRun) -> float:
+    """GPU seconds per iteration that a job took until its end."""
+    known_s = job.profile.serial_iteration_s
+    if known_s is not None and not job.spec.has_no_length:
+        return known_s
+    return max(job.profile.ran_gpu_s, 1.0) / (job.short_of or job.profile.iteration or job.spec.iterations_total)
 
 
 def _scaled(estimate: Estimate, time_scale: float) -> Estimate:

@@ -62,7 +62,7 @@ _TEXT_TAG = re.compile(
     rb"|\[[0-9]+,[0-9]+\]<std(?:out|err)>:? ?|\([^()\n]{0,40}(?:pid|rank|worker)[^()\n]{0,40}\) ?"
     rb"|(?:chief|worker|replica|rank|task)[-_ ]?[0-9]{1,6}(?::| ?\|) ?)?"
 )
-_SHOWN = re.compile(rb"\n(?!INFO:themis:)[ \t]*[^\s][^\n]*")
+_SHOWN = re.compile(rb"\n(?!INFO:themis:|(?:Terminated|Killed)\n)[ \t]*[^\s][^\n]*")
 _MAX_SHOWN = 200
 _EPOCH = b"\nEpoch "
 _CLOCK = re.compile(rb"[0-9]:[0-9]{2}")
@@ -129,8 +129,9 @@ class LogReader:
         self._text.expect(*iterations)
 
     def _count(self, data: bytes) -> None:
-        """Count the lines with text, without those of the app master."""
+        """Count the lines with text, without those of the app master, and what a shell prints of its stops."""
         ours = data.count(b"\nINFO:themis:") - data.count(b"\nINFO:themis:report ")
+        ours += data.count(b"\nTerminated\n") + data.count(b"\nKilled\n")
         self.lines_seen += data.count(b"\n") - 1 - data.count(b"\n\n") - ours
         if not self.first_line and (first := _SHOWN.search(data)):
             self.first_line = first[0].decode("utf-8", "replace").strip()[:_MAX_SHOWN]

@@ -148,7 +148,7 @@ class DockerSource:
         await seat.started.wait()
         while not seat.gone.done():
             try:
-                await asyncio.to_thread(self._docker.kill, seat.container_id)
+                await self._docker.threads.run(self._docker.kill, seat.container_id)
             except DockerError as error:
                 LOG.warning("%s", error)
             await asyncio.wait([seat.gone], timeout=_KILL_AGAIN_S)
@@ -162,7 +162,7 @@ class DockerSource:
 
     async def _start(self, seat: _Seat) -> None:
         try:
-            container = await asyncio.to_thread(self._docker.start, self._containers.spec(seat.wish))
+            container = await self._docker.threads.run(self._docker.start, self._containers.spec(seat.wish))
         except DockerError as error:
             seat.failure = NoRoomError("Docker cannot start a container", value=seat.wish.seat_id, remedy=error.remedy)
             seat.gone.set_result(TaskExit(exit_code=_NEVER_STARTED))
@@ -175,11 +175,11 @@ class DockerSource:
     async def _until_gone(self, seat: _Seat) -> None:
         end = await self._watch.follow(seat.container_id)
         if end.exit_code:
-            words = await asyncio.to_thread(self._docker.last_words, seat.container_id)
+            words = await self._docker.threads.run(self._docker.last_words, seat.container_id)
             LOG.info("%s ended with %d %s", seat.wish.seat_id, end.exit_code, words)
         seat.gone.set_result(exit_of(end))
         try:
-            await asyncio.to_thread(self._docker.remove, seat.container_id)
+            await self._docker.threads.run(self._docker.remove, seat.container_id)
         except DockerError as error:
             # The launcher removes it when the app master ends.
             LOG.warning("%s", error)

@@ -8,7 +8,6 @@ import itertools
 import logging
 import operator
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ from themis.hadoop.values import (
     ProcessLaunch,
     Registration,
 )
+from themis.threads import Threads
 from themis.values import Value
 
 LOG = logging.getLogger("themis.am.yarn")
@@ -139,8 +139,8 @@ class YarnSource:
         self._yarn_time = AnsweredTime(gap_s=limits.heartbeat_s + _SILENCE_S, now_s=asyncio.get_running_loop().time())
         # Heartbeats and calls have their own threads: a node that does not answer may block the threads of the calls,
         # and an unreachable HDFS the default threads of the process.
-        self._heart = ThreadPoolExecutor(1, "heartbeat")
-        self._calls = ThreadPoolExecutor(_CALLS, "yarn")
+        self._heart = Threads("heartbeat", 1)
+        self._calls = Threads("yarn", _CALLS)
         self._by_container: dict[str, _Seat] = {}
         self._old = {container.container_id: container for container in registration.previous}
         self._old_gone = asyncio.Event()
@@ -202,7 +202,7 @@ class YarnSource:
             if seat.asking is not None:
                 # Withdrawn before it was sent, the ask would stay with YARN.
                 await asyncio.wait([seat.asking])
-            await self._call(self._am.withdraw, seat.request_id)
+            await self._calls.run(self._am.withdraw, seat.request_id)
         # The grant may have arrived while the ask was withdrawn, so check again.
         if seat.container is None:
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
@@ -224,8 +224,8 @@ class YarnSource:
         for seat in self._seats.values():
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
         await asyncio.gather(*self._work, return_exceptions=True)
-        self._heart.shutdown(wait=False)
-        self._calls.shutdown(wait=False)
+        self._heart.close()
+        self._calls.close()
 
     # ---- asking and starting ----
 
@@ -244,7 +244,7 @@ class YarnSource:
             memory_mb=memory_mb,
             vcores=vcores,
         )
-        await self._call(self._am.ask, ask)
+        await self._calls.run(self._am.ask, ask)
         seat.wish.on_step("ask")
 
     async def _up_in_time(self, seat: _Seat) -> None:
@@ -264,7 +264,7 @@ class YarnSource:
 
     async def _start(self, seat: _Seat, container: Container) -> None:
         try:
-            await self._call(self._nodes.start, container, self._launch(seat.wish))
+            await self._calls.run(self._nodes.start, container, self._launch(seat.wish))
         except UnreachableError as error:
             # Its process may run or not. YARN reports the container's end in both cases.
             LOG.warning("%s: %s", container.container_id, error)
@@ -283,11 +283,11 @@ class YarnSource:
         """Give back a container that its node refused to start. Otherwise YARN holds its GPUs for 10 minutes."""
         try:
             # If the reply to a first try was lost, the refusal answers the second try, and the container runs.
-            seat.released = not await self._call(self._nodes.has, container)
+            seat.released = not await self._calls.run(self._nodes.has, container)
         except ThemisError as error:
             LOG.warning("%s: its node does not report whether it runs: %s", container.container_id, error)
         if seat.released:
-            await self._call(self._am.release, container)
+            await self._calls.run(self._am.release, container)
             self._asked_anew.set()
 
     async def _stop(self, seat: _Seat, container: Container) -> None:
@@ -306,7 +306,7 @@ class YarnSource:
 
     async def _stop_once(self, container: Container) -> None:
         try:
-            await self._call(self._nodes.stop, container)
+            await self._calls.run(self._nodes.stop, container)
         except ThemisError as error:
             # Its node is unreachable, or does not know the container. YARN will report the end.
             LOG.warning("%s cannot be stopped: %s", container.container_id, error)
@@ -318,7 +318,7 @@ class YarnSource:
         while not self._resting.is_set():
             begun_s = loop.time()
             try:
-                reply = await loop.run_in_executor(self._heart, self._am.allocate, self._progress())
+                reply = await self._heart.run(self._am.allocate, self._progress())
                 self._yarn_time.answered(loop.time())
                 self._take(reply)
             except AttemptGoneError as error:
@@ -364,7 +364,7 @@ class YarnSource:
     def _granted(self, container: Container) -> None:
         seat = self._asked.pop(container.allocation_request_id, None)
         if seat is None or seat.gone.done():
-            self._spawn(self._call(self._am.release, container))
+            self._spawn(self._calls.run(self._am.release, container))
             return
         self._by_container[container.container_id] = seat
         self._sizes.add(self._size(seat))
@@ -424,9 +424,6 @@ class YarnSource:
             seat.gone.set_result(exit_)
         if not seat.up.done():
             seat.up.cancel()
-
-    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._calls, function, *arguments)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

@@ -69,6 +69,10 @@ class Contentions(Value, frozen=True, kw_only=True):
         weights = np.fromiter((self.weights.get(app_id, 1.0) for app_id in app_ids), np.float64, len(app_ids))
         return np.maximum(np.where(new, self.active / weights, lived_app_s / np.where(new, 1.0, lives_s)), 1.0)
 
+    def by_app(self, app_ids: Sequence[str]) -> dict[str, float]:
+        """N_avg of each of some active apps."""
+        return dict(zip(app_ids, self.of_all(app_ids).tolist(), strict=True))
+
     def weight(self, app_id: str) -> float:
         """The weight of an app, relative to the mean app's."""
         return self.weights.get(app_id, 1.0)

@@ -164,8 +164,9 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     def having(self, **answers: Any) -> RoundSnapshot:
         """The same round with `reports`, `bids` or an `outcome`."""
         later = replace(self, **answers)
-        # Each step asks for it, and machines stay the same.
-        later.__dict__["free"] = self.free
+        # Each step asks for it, and machines and apps stay the same.
+        later.__dict__.update(self.__dict__, free=self.free)
+        later.__dict__.pop("answered", None)
         return later
 
     @cached_property

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from themis.config.rm_settings import DockerSettings, RmSettings
 from themis.docker_host import CONTAINER_SOCKET, DockerHost
 from themis.errors import InputError, InvariantError
 from themis.queues import AppOwner
+
+LOG = logging.getLogger("themis.rm.docker")
 
 _NAME_DIGITS = 8
 _UNIX = "unix://"
@@ -56,7 +59,12 @@ class DockerEngine:
     async def open(self) -> Cluster:
         """Connect; the cluster is that of the file."""
         self._host = await asyncio.to_thread(DockerHost.connect, self._url)
-        await asyncio.to_thread(self._host.need_image, self._settings.image)
+        await self._host.threads.run(self._host.need_image, self._settings.image)
+        LOG.info(
+            "app masters and tasks of all users run as %s in their containers, and app masters can use this Docker "
+            "engine: do not let users who do not trust each other share it",
+            self._user,
+        )
         return self._cluster
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
@@ -80,11 +88,16 @@ class DockerEngine:
         if self._host is not None:
             await asyncio.to_thread(self._host.close)
 
+    @property
+    def _user(self) -> str:
+        """UID:GID in containers."""
+        return self._settings.user or f"{os.getuid()}:{os.getgid()}"
+
     def _containers(self, run_id: str) -> AmContainers:
         settings = self._settings
         suffix = run_id[:_NAME_DIGITS]
         network = settings.network or f"themis-{suffix}"
-        user = settings.user or f"{os.getuid()}:{os.getgid()}"
+        user = self._user
         tasks = task_settings(settings, network=network, user=user, name_suffix=suffix, cards=self._cards)
         environment = {
             **settings.environment,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, HeldLock, NoLock, OnAmExit
 from themis.docker_host import (
     APP_LABEL,
     APP_MASTER,
@@ -128,7 +128,7 @@ class DockerAppLauncher:
         """Start an attempt. Returns its process id on the engine's machine. Raises DockerError."""
         await self.kill(launch.app_id)
         # Check each time, because an operator may have removed the empty network.
-        gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
+        gateway = await self._host.threads.run(self._host.ensure_network, self._containers.network, self._run)
         await self._lock.confirm()
         try:
             launch.working_dir.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ class DockerAppLauncher:
         except OSError as error:
             raise DockerError("the app's folder cannot be written", value=str(error)) from error
         labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
-        container = await asyncio.to_thread(self._host.start, self._containers.spec(launch, labels, gateway))
+        container = await self._host.threads.run(self._host.start, self._containers.spec(launch, labels, gateway))
         log = launch.working_dir / _log_name(launch.attempt)
         self._follow(launch.app_id, launch.attempt, container.pid, container.container_id, log)
         return container.pid
@@ -144,7 +144,7 @@ class DockerAppLauncher:
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Follow the container that an earlier ResourceManager of this run started."""
         labels = {**self._app_master(app_id), ATTEMPT_LABEL: str(attempt)}
-        found = await asyncio.to_thread(self._host.find, labels)
+        found = await self._host.threads.run(self._host.find, labels)
         for each in found:
             if each.running:
                 self._follow(app_id, attempt, pid, each.container_id)
@@ -160,9 +160,9 @@ class DockerAppLauncher:
         """Return nothing: this engine has no queues."""
         return ""
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
         """Return the known attempt: this engine starts none by itself."""
-        return attempt
+        return EngineAttempts(newest=attempt)
 
     async def kill(self, app_id: str) -> None:
         """Kill and remove every container of the app. Its exit is reported later."""
@@ -179,7 +179,7 @@ class DockerAppLauncher:
         await asyncio.gather(*self._watchers)
         await self._remove_all(self._run)
         try:
-            await asyncio.to_thread(self._host.remove_networks, self._run)
+            await self._host.threads.run(self._host.remove_networks, self._run)
         except DockerError as error:
             # A foreign container uses the network.
             LOG.warning("%s", error)
@@ -194,13 +194,13 @@ class DockerAppLauncher:
 
     async def _kill_masters(self, labels: Mapping[str, str]) -> None:
         # Only kill them here. Their followers read how they ended, and then remove them.
-        for each in await asyncio.to_thread(self._host.find, labels):
+        for each in await self._host.threads.run(self._host.find, labels):
             await self._lock.confirm()
-            await asyncio.to_thread(self._host.kill, each.container_id)
+            await self._host.threads.run(self._host.kill, each.container_id)
 
     async def _remove_all(self, labels: Mapping[str, str]) -> None:
         await self._lock.confirm()
-        await asyncio.to_thread(self._host.remove_all, labels)
+        await self._host.threads.run(self._host.remove_all, labels)
 
     async def _remove_surely(self, labels: Mapping[str, str]) -> None:
         """Try again until it succeeds, because containers must not count as gone while they still run."""

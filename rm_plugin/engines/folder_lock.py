@@ -16,7 +16,6 @@ import math
 import os
 import re
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
@@ -29,6 +28,7 @@ from msgspec import convert, to_builtins
 from rm_plugin.engines.shared_folder import SharedFile, SharedFolder
 from themis.clock import boot_id
 from themis.errors import InputError, InvariantError, ThemisError, UnreachableError
+from themis.threads import Threads
 from themis.values import Value
 
 LOG = logging.getLogger("themis.rm.lock")
@@ -130,7 +130,8 @@ class FolderLock:
         self._looks = 0
         self._reported_s = -math.inf
         self._waiting: dict[str, tuple[SharedFile, float]] = {}
-        self._renewing = threading.Lock()
+        # Nothing else may hold up a renewal, and one thread makes one look at a time.
+        self._threads = Threads("lock", 1)
         self._look: asyncio.Task[None] | None = None
         self.standbys: tuple[str, ...] = ()
         """The processes that wait for this one's end, as text."""
@@ -149,17 +150,17 @@ class FolderLock:
             await self._acquire(wait, on_wait)
         finally:
             if wait:
-                await asyncio.to_thread(self._leave_the_waiting)
+                await self._threads.run(self._leave_the_waiting)
 
     async def _acquire(self, wait: bool, on_wait: Callable[[str], None]) -> None:
         shown, first = "", None
         for look in itertools.count():
             try:
-                other = await asyncio.to_thread(self.try_acquire)
+                other = await self._threads.run(self.try_acquire)
                 if other is None:
                     return
                 if wait and look % int(RENEW_S / LOOK_S) == 0:
-                    await asyncio.to_thread(self._join_the_waiting)
+                    await self._threads.run(self._join_the_waiting)
             except UnreachableError as error:
                 self._report_unreachable(error)
                 await self._sleep(LOOK_S)
@@ -187,7 +188,7 @@ class FolderLock:
         while True:
             await self._sleep(RENEW_S)
             try:
-                await asyncio.to_thread(self.renew)
+                await self._threads.run(self.renew)
             except LockLostError:
                 raise
             except ThemisError as error:
@@ -221,16 +222,15 @@ class FolderLock:
             LockLostError: Another process has the lock.
             UnreachableError: The folder is unavailable.
         """
-        with self._renewing:
-            now_s = self._now_s()
-            files = self._folder.list()
-            newest = _newest(files)
-            if newest is None or _number(newest) != self._number:
-                by = "unknown" if newest is None else str(self._read(newest) or newest.name)
-                raise LockLostError("another ResourceManager has taken the lock", value=by)
-            self._folder.touch(newest.name)
-            self._renewed_s = now_s
-            self._look_at_the_waiting(files)
+        now_s = self._now_s()
+        files = self._folder.list()
+        newest = _newest(files)
+        if newest is None or _number(newest) != self._number:
+            by = "unknown" if newest is None else str(self._read(newest) or newest.name)
+            raise LockLostError("another ResourceManager has taken the lock", value=by)
+        self._folder.touch(newest.name)
+        self._renewed_s = now_s
+        self._look_at_the_waiting(files)
 
     def is_fresh(self) -> bool:
         """Whether the lock was renewed so recently that no other process can have taken it.
@@ -250,8 +250,12 @@ class FolderLock:
         while not self.is_fresh():
             # One look for all who ask: a folder that is unavailable answers late.
             if self._look is None or self._look.done():
-                self._look = asyncio.get_running_loop().create_task(asyncio.to_thread(self.renew))
+                self._look = asyncio.get_running_loop().create_task(self._threads.run(self.renew))
             await asyncio.shield(self._look)
+
+    async def give_back(self) -> None:
+        """Give the lock back, if this process holds it, after a renewal that is under way."""
+        await self._threads.run(self.release)
 
     def release(self) -> None:
         """Give the lock back, if this process holds it."""

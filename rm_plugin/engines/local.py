@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, HeldLock, NoLock, OnAmExit
 from rm_plugin.engines.submitters import Submitters, submitter_environment
 from themis.accounts import Account
 from themis.control_groups import ControlGroup, Limits
@@ -111,9 +111,9 @@ class LocalAppLauncher:
         """Return nothing: this engine has no queues."""
         return ""
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
         """Return the known attempt: this engine starts none by itself."""
-        return attempt
+        return EngineAttempts(newest=attempt)
 
     async def kill(self, app_id: str) -> None:
         """Send SIGKILL to every process of the app. Its exit is reported later."""

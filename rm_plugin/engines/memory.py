@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, OnAmExit
 from themis.values import Value
 
 
@@ -34,8 +34,8 @@ class MemoryAm(Value, frozen=True, kw_only=True):
 class MemoryAppLauncher:
     """Records launches.
 
-    A test ends an app master with `end`, gives reasons in `queued` why apps wait, and in `restarted` the attempts that
-    the engine started by itself.
+    A test ends an app master with `end`, gives reasons in `queued` why apps wait, in `restarted` the attempts that the
+    engine started by itself, and in `taken` those that the site took.
     """
 
     def __init__(self, on_exit: OnAmExit) -> None:
@@ -43,6 +43,7 @@ class MemoryAppLauncher:
         self.living: dict[str, MemoryAm] = {}
         self.queued: dict[str, str] = {}
         self.restarted: dict[str, int] = {}
+        self.taken: dict[str, frozenset[int]] = {}
         self._on_exit = on_exit
 
     async def launch(self, launch: AmLaunch) -> int:
@@ -66,9 +67,10 @@ class MemoryAppLauncher:
         """Return nothing: this engine has no queues."""
         return ""
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
-        """Return the known attempt, or the one that a test has put into `restarted`."""
-        return max(attempt, self.restarted.get(app_id, 0))
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
+        """Return the known attempt, or the one that a test has put into `restarted`, and those in `taken`."""
+        newest = max(attempt, self.restarted.get(app_id, 0))
+        return EngineAttempts(newest=newest, taken=self.taken.get(app_id, frozenset()))
 
     async def kill(self, app_id: str) -> None:
         """End the app's master by SIGKILL."""

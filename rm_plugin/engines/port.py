@@ -52,6 +52,7 @@ class AmExit(Value, frozen=True, kw_only=True):
         exit_code: None if it is unknown, because an earlier ResourceManager started the app master.
         killed: The engine's message if an operator ended the app in the engine itself, else empty.
         last_words: The last line of its log, if it failed and the engine can read it.
+        taken: As in `EngineAttempts`.
     """
 
     app_id: str
@@ -61,6 +62,20 @@ class AmExit(Value, frozen=True, kw_only=True):
     restarts: int = 0
     killed: str = ""
     last_words: str = ""
+    taken: frozenset[int] = frozenset()
+
+
+class EngineAttempts(Value, frozen=True, kw_only=True):
+    """The attempts of an app that an engine has started.
+
+    Attributes:
+        newest: The newest one.
+        taken: Those that have ended through no fault of the app, because the site took the app master: its node was
+            lost, a disk broke, or YARN preempted it.
+    """
+
+    newest: int
+    taken: frozenset[int] = frozenset()
 
 
 OnAmExit = Callable[[AmExit], Awaitable[None]]
@@ -141,8 +156,8 @@ class AppLauncher(Protocol):
         """The queue to which an operator moved the app in the engine. Empty if it is where it was submitted."""
         ...
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
-        """Return the newest attempt of an app that this engine has started, at least `attempt`, which we know of.
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
+        """Return the attempts of an app that this engine has started, at least `attempt`, which we know of.
 
         Raises ThemisError if the engine does not answer.
         """

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ from themis.hadoop.values import LocalResource
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.yarn_client import YarnClient
 from themis.queues import AppOwner
+from themis.threads import Threads
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -44,6 +45,8 @@ T = TypeVar("T")
 
 _QUEUES_S = 5.0
 """Seconds that a submission waits for YARN's queues."""
+_QUEUE_CALLS = 4
+_LOG_CALLS = 2
 _TRY_AGAIN_S = 2.0
 _REPORT_S = 60.0
 """Seconds between two log lines about a Hadoop that is still unreachable at the start."""
@@ -69,6 +72,8 @@ class YarnEngine:
         self._storage = settings.yarn.storage.rstrip("/")
         self._run_id = ""
         self._launcher: YarnAppLauncher | None = None
+        self._queue_threads = Threads("yarn-queues", _QUEUE_CALLS)
+        self._log_threads = Threads("hdfs-logs", _LOG_CALLS)
 
     async def shared_folder(self) -> SharedFolder:
         """The folder `resource-manager` of the storage on HDFS, by default in the home of the user who logs in."""
@@ -78,7 +83,7 @@ class YarnEngine:
         # It logs in, so the user is known from here on.
         self._client = await asyncio.to_thread(YarnClient)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
-        return await _once_reachable(self._make_folder)
+        return await _once_reachable(lambda: asyncio.to_thread(self._make_folder))
 
     async def open(self) -> Cluster:
         """Connect to YARN, and send our packages to HDFS unless they are there. Call `shared_folder` before.
@@ -97,8 +102,14 @@ class YarnEngine:
                 "act (hadoop.proxyuser.*)",
                 current_user(),
             )
+        else:
+            LOG.info(
+                "app masters and tasks of all users are applications of %s in YARN, and can read each other's files; "
+                "`yarn.as_submitter` submits each as its user",
+                current_user(),
+            )
         if self._settings.queue:
-            check_queue(await _once_reachable(lambda: client.queue(self._settings.queue)))
+            check_queue(await _once_reachable(lambda: asyncio.to_thread(client.queue, self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)
         self._inventory = YarnInventory(
             client,
@@ -108,13 +119,8 @@ class YarnEngine:
             node_label=self._settings.node_label,
             queues=self._queues,
         )
-        self._resources = await _once_reachable(self._ship)
-        while True:
-            try:
-                inventory = await self._inventory.read()
-                break
-            except UnreachableError as error:
-                LOG.warning("waiting for YARN: %s", error)
+        self._resources = await _once_reachable(lambda: asyncio.to_thread(self._ship))
+        inventory = await _once_reachable(self._inventory.read)
         machines = tuple(node.machine for node in inventory.nodes)
         return Cluster(name="yarn", machines=machines, devices=devices.types)
 
@@ -144,7 +150,7 @@ class YarnEngine:
             return
         try:
             async with asyncio.timeout(_QUEUES_S):
-                reports = await asyncio.to_thread(self._opened()[0].queues)
+                reports = await self._queue_threads.run(self._opened()[0].queues)
         except (UnreachableError, TimeoutError):
             return
         check_app_queue(owner.queue or "default", reports)
@@ -152,7 +158,7 @@ class YarnEngine:
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """From the app master's page while it lives, from HDFS when the app is over."""
         if not page_url or not await fetch_page(page_url, folder):
-            await asyncio.to_thread(fetch_archive, self._app_storage(app_id), folder)
+            await self._log_threads.run(fetch_archive, self._app_storage(app_id), folder)
 
     async def close(self) -> None:
         """Disconnect; applications live on."""
@@ -216,12 +222,12 @@ class YarnEngine:
         )
 
 
-async def _once_reachable(work: Callable[[], T]) -> T:
-    """Return the result of work in a thread; tries again until Hadoop's daemons can be reached."""
+async def _once_reachable(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of work; tries again until Hadoop's daemons can be reached."""
     reported_s = -math.inf
     while True:
         try:
-            return await asyncio.to_thread(work)
+            return await work()
         except UnreachableError as error:
             if time.monotonic() - reported_s >= _REPORT_S:
                 LOG.warning("waiting for Hadoop: %s", error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
@@ -17,6 +16,7 @@ from themis.errors import InputError
 from themis.hadoop.values import NodeReport, QueueReport
 from themis.hadoop.values import NodeState as YarnState
 from themis.hadoop.yarn_client import YarnClient
+from themis.threads import Threads
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -52,6 +52,8 @@ class YarnInventory:
         queues: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._client = client
+        # Apart from the submissions: that these wait for YARN must not hide that YARN is away.
+        self._threads = Threads("yarn-nodes", 1)
         self._queues = queues
         self._label = node_label
         self._queue_reports: tuple[QueueReport, ...] = ()
@@ -75,7 +77,7 @@ class YarnInventory:
         restart of YARN's ResourceManager, all nodes are in this state for a moment. Omits nodes whose device type was
         never clear, and logs why. A node whose type became unclear drains: its leases end and are not renewed.
         """
-        every = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
+        every = await self._threads.run(self._client.nodes, tuple(YarnState))
         reports = [report for report in every if report.state is not YarnState.NEW]
         for report in sorted(reports, key=_runs):
             if _runs(report):
@@ -92,7 +94,7 @@ class YarnInventory:
         if not names:
             return None, ""
         if time.monotonic() - self._queues_read_s > QUEUES_EVERY_S:
-            self._queue_reports = await asyncio.to_thread(self._client.queues, self._label)
+            self._queue_reports = await self._threads.run(self._client.queues, self._label)
             self._queues_read_s = time.monotonic()
         limits = [report.max_gpus for report in self._queue_reports if any(map(report.is_called, names))]
         known = [limit for limit in limits if limit is not None]

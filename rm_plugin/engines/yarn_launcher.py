@@ -14,16 +14,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, HeldLock, NoLock, OnAmExit
 from themis.config.rm_settings import YarnSettings
 from themis.errors import ThemisError, UnreachableError
 from themis.hadoop.errors import UnknownYarnAppError
 from themis.hadoop.node_managers import living_containers
 from themis.hadoop.quoting import command_line
 from themis.hadoop.security import current_user, submission_tokens
-from themis.hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
+from themis.hadoop.values import AppReport, AppState, AppSubmission, ExitCode, LocalResource, ProcessLaunch
 from themis.hadoop.yarn_client import YarnClient
 from themis.python_programs import module_command
+from themis.threads import Threads
 from themis.values import Value, repr_without
 
 LOG = logging.getLogger("themis.rm.yarn")
@@ -34,6 +35,10 @@ DRAIN_LIMIT_S = 60.0
 FORGOTTEN_S = 60.0
 """An application that is absent from YARN's lists for this long counts as forgotten. Time without lists is ignored."""
 _DRAIN_POLL_S = 0.1
+_CALLS = 16
+"""Concurrent calls to YARN."""
+_DRAINS = 8
+"""Concurrent questions to NodeManagers, of which some may not answer."""
 _QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppState.ACCEPTED))
 _LAUNCHED = "AM container is launched"
 """YARN's words for an application that is still ACCEPTED, since its master has not registered yet."""
@@ -55,6 +60,7 @@ _FRAME = (
 )
 """How the lines begin that YARN puts around the end of an app master's log."""
 
+_TAKEN = (ExitCode.ABORTED, ExitCode.DISKS_FAILED, ExitCode.PREEMPTED, ExitCode.KILLED_BY_RM)
 _ATTEMPT_TAG = "themis-attempt:"
 _QUEUE_TAG = "themis-queue:"
 """Tag with the queue to which an application was submitted. If YARN reports another one, its operator moved it."""
@@ -138,6 +144,8 @@ class YarnAppLauncher:
         self._unanswered: set[str] = set()
         self._lists = True
         self._closed = False
+        self._calls = Threads("yarn", _CALLS)
+        self._drains = Threads("node-managers", _DRAINS)
 
     async def launch(self, launch: AmLaunch) -> int:
         """Submit an application; returns the number in its id.
@@ -150,7 +158,7 @@ class YarnAppLauncher:
         if launch.app_id in self._unanswered and (taken := await self._answered(launch.app_id, launch.attempt)):
             LOG.info("%s attempt %d is %s, as submitted before", launch.app_id, launch.attempt, taken.yarn_app_id)
             return taken.number
-        submission = await asyncio.to_thread(self._submission, launch)
+        submission = await self._calls.run(self._submission, launch)
         await self._lock.confirm()
         yarn_app_id = await self._submit(launch.app_id, submission)
         LOG.info("%s attempt %d is %s", launch.app_id, launch.attempt, yarn_app_id)
@@ -173,13 +181,20 @@ class YarnAppLauncher:
         """The YARN queues of all living applications, as YARN reported them last."""
         return frozenset(each.queue for each in self._apps.values() if each.queue and not each.reported)
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
-        """Ask YARN, which starts further attempts by itself, how many it has started."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
+        """Ask YARN, which starts further attempts by itself, how many it has started, and how they ended."""
+        reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
-            return attempt
-        return max(attempt, _first_attempt(mine[-1], attempt) + max(0, mine[-1].attempt - 1))
+            return EngineAttempts(newest=attempt)
+        first = _first_attempt(mine[-1], attempt)
+        newest = max(attempt, first + max(0, mine[-1].attempt - 1))
+        return EngineAttempts(newest=newest, taken=await self._taken(first, mine[-1].yarn_app_id))
+
+    async def _taken(self, first: int, yarn_app_id: str) -> frozenset[int]:
+        """The attempts of the app that YARN's own limit of attempts does not count either."""
+        reports = await self._calls.run(self._client.attempts, yarn_app_id)
+        return frozenset(first + each.number - 1 for each in reports if _exit_code(each.diagnostics) in _TAKEN)
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
@@ -215,7 +230,7 @@ class YarnAppLauncher:
         # Until YARN has answered it may have taken it or not: the answer can be lost, and this call be cancelled.
         self._unanswered.add(app_id)
         try:
-            yarn_app_id = await asyncio.to_thread(self._client.submit, submission)
+            yarn_app_id = await self._calls.run(self._client.submit, submission)
         except UnreachableError:
             self._unanswered.add(app_id)
             raise
@@ -274,7 +289,7 @@ class YarnAppLauncher:
 
     async def _take_up(self, app_id: str, attempt: int) -> _Followed | None:
         """Follow the app's newest application of this run that lives; without one wait for what the last one left."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+        reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
             await self._drained(_Followed(app_id=app_id, attempt=attempt, yarn_app_id=await self._last_of(app_id)))
@@ -284,7 +299,7 @@ class YarnAppLauncher:
 
     async def _last_of(self, app_id: str) -> str:
         """YARN's id of the app's newest application of this run, over or not; empty when there never was one."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),))
+        reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),))
         return next((report.yarn_app_id for report in reversed(reports) if self._run_tag in report.tags), "")
 
     def _follow(self, app_id: str, attempt: int, yarn_app_id: str) -> _Followed:
@@ -308,7 +323,7 @@ class YarnAppLauncher:
         # Not by the run's tag: YARN remembers what is over too, and each look would cost more than the last.
         tags = tuple(sorted({_app_tag(each.app_id) for each in waiting}))
         try:
-            reports = await asyncio.to_thread(self._client.reports, tags=tags)
+            reports = await self._calls.run(self._client.reports, tags=tags)
         except ThemisError as error:
             if self._lists:
                 LOG.warning("YARN does not list its applications: %s", error)
@@ -358,12 +373,19 @@ class YarnAppLauncher:
             followed.over.set()
             LOG.info("%s (%s) is over", followed.app_id, report.state.value if report else followed.yarn_app_id)
             if not self._closed:
-                await self._on_exit(_exit(followed, report))
+                await self._on_exit(_exit(followed, report, await self._taken_of(followed)))
         except Exception:
             # Whatever it was, the other applications must be followed.
             LOG.exception("the end of %s could not be reported", followed.yarn_app_id)
         finally:
             followed.over.set()
+
+    async def _taken_of(self, followed: _Followed) -> frozenset[int]:
+        try:
+            return await self._taken(followed.attempt, followed.yarn_app_id)
+        except ThemisError as error:
+            LOG.warning("YARN does not say how the attempts of %s ended: %s", followed.app_id, error)
+            return frozenset()
 
     async def _kill_all(self) -> None:
         app_ids = sorted({*self._apps, *self._unanswered})
@@ -375,7 +397,7 @@ class YarnAppLauncher:
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:
             await self._lock.confirm()
-            await asyncio.to_thread(self._client.kill, followed.yarn_app_id, reason)
+            await self._calls.run(self._client.kill, followed.yarn_app_id, reason)
         except UnknownYarnAppError:
             # YARN forgot it, and the poll will see that.
             LOG.warning("YARN does not know %s any more", followed.yarn_app_id)
@@ -386,7 +408,7 @@ class YarnAppLauncher:
         while followed.yarn_app_id:
             # Read the addresses each time, so that a node lost meanwhile is skipped.
             addresses = self._node_addresses(followed.app_id)
-            living = await asyncio.to_thread(living_containers, addresses, followed.yarn_app_id)
+            living = await self._drains.run(living_containers, addresses, followed.yarn_app_id)
             if not living:
                 return
             if time.monotonic() > deadline_s:
@@ -413,7 +435,7 @@ def _is_moved(report: AppReport) -> bool:
     return names[0] != names[1] and not any(one.endswith(f".{other}") for one, other in (names, names[::-1]))
 
 
-def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
+def _exit(followed: _Followed, report: AppReport | None, taken: frozenset[int]) -> AmExit:
     restarts, code, killed, words = 0, None, "", ""
     if report is not None:
         restarts = max(0, report.attempt - 1)
@@ -422,8 +444,7 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
         elif report.state is AppState.KILLED:
             killed = report.diagnostics.strip() or "killed in YARN"
         else:
-            codes = _EXIT_CODE.findall(report.diagnostics)
-            code, words = (int(codes[-1]) if codes else None), _last_words(report.diagnostics)
+            code, words = _exit_code(report.diagnostics), _last_words(report.diagnostics)
     return AmExit(
         app_id=followed.app_id,
         attempt=followed.attempt + restarts,
@@ -432,7 +453,13 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
         exit_code=code,
         killed=killed,
         last_words=words,
+        taken=taken,
     )
+
+
+def _exit_code(diagnostics: str) -> int | None:
+    codes = _EXIT_CODE.findall(diagnostics)
+    return int(codes[-1]) if codes else None
 
 
 def _last_words(diagnostics: str) -> str:

@@ -36,14 +36,14 @@ def uses_due_dates(settings: RoundSettings) -> bool:
 
 def spans_of(snapshot: RoundSnapshot) -> tuple[Spans, DueDateMemory]:
     """The spans of the active apps, and what the policy has to remember of the fluid cluster."""
-    fluid, metered = advance(snapshot)
-    due_s = due_times_s(fluid, metered)
+    fluid, memory = advance(snapshot)
+    due_s = due_times_s(fluid, memory.apps)
     spans = {
         app.app_id: due_s[app.app_id] - app.submitted_at_s
         for app in snapshot.apps
         if 0.0 < due_s.get(app.app_id, math.inf) - app.submitted_at_s < math.inf
     }
-    return spans, DueDateMemory(fluid=fluid.state(), apps=metered)
+    return spans, memory
 
 
 # ---- who bids -------------------------------------------------------------------------------------------------------

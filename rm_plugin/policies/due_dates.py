@@ -3,6 +3,7 @@
 An app declares its phases in its first report, once. `advance` lets it arrive on the fluid cluster then, and from then
 on meters what it does. So reports of more or less work later change neither its due date nor the work that it has left.
 A first report that rests on a guess is provisional: when the app knows its pace, it declares what it has left, once.
+Until then a larger guess replaces a smaller one, and what the app has done by then counts on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class MeteredApp(Value, frozen=True, kw_only=True):
     Attributes:
         work_gpu_s: The work of all its phases, in reference GPU seconds at S = 1.
         whole_time_s: Seconds that it would take alone on the whole cluster.
-        provisional: Whether this rests on a guess of its pace.
+        provisional: Whether this rests on a guess of its pace. Then `work_gpu_s` is the largest guess.
         fair_end_s: When it ended on the fluid cluster. None as long as it has not.
         attained_gpu_s: GPU time that it had until the last round.
         done_gpu_s: Work that it did in that time, estimated from where its gangs were placed.
@@ -84,8 +85,8 @@ def has_overrun(memory: Value | None, app_id: str) -> bool:
     return isinstance(memory, DueDateMemory) and app_id in memory.apps and memory.apps[app_id].overran
 
 
-def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp]]:
-    """The fluid cluster now, with the apps that reported for the first time; and all active apps, metered until now."""
+def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
+    """The fluid cluster now, with the apps that reported for the first time; and its state, with the metered apps."""
     memory = snapshot.memory
     if not isinstance(memory, DueDateMemory):
         memory = DueDateMemory(fluid=FluidState(gpus=snapshot.cluster.gpus, now_s=0.0))
@@ -106,11 +107,14 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
         fluid.forget(app_id, at_s)
         fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
-        apps[app_id] = MeteredApp(
+        known = apps.get(app_id) if report.provisional else None
+        # A larger guess forgets nothing of what the app has done.
+        apps[app_id] = replace(
+            known or MeteredApp(work_gpu_s=0.0, whole_time_s=0.0, attained_gpu_s=attained[app_id]),
             work_gpu_s=report.work_left_gpu_s,
             whole_time_s=math.fsum(phase.time_s for phase in phases),
             provisional=report.provisional,
-            attained_gpu_s=attained[app_id],
+            fair_end_s=None,
         )
     fluid.advance(snapshot.now_s)
     metered = {}
@@ -119,21 +123,22 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
             known = apps[app.app_id].after(attained[app.app_id])
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
-    return fluid, metered
+    return fluid, DueDateMemory(fluid=fluid.state(), apps=metered)
 
 
 def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
-    """Whether a report is an app's declaration: the first one, or the first one that rests on no guess."""
+    """Whether a report is an app's declaration: the first one, a larger guess, or the first one that is no guess."""
     if known is not None and not known.provisional:
         return False
     if report is None or not report.demands or not report.phases_left:
         return False
-    return known is None or not report.provisional
+    return known is None or not report.provisional or report.work_left_gpu_s > known.work_gpu_s
 
 
 def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp], until_s: float = math.inf) -> dict[str, float]:
-    """When each app ends on the fluid cluster, or has ended there. Infinite if that is after `until_s`."""
-    due_s = {app_id: life.ends_s for app_id, life in fluid.forecast(until_s).items()}
+    """Play the fluid cluster until a time. Returns when each app ends there that does so by then, or has done so."""
+    fluid.play(until_s)
+    due_s = {app_id: life.ends_s for app_id, life in fluid.ended.items()}
     return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
 
 

@@ -65,21 +65,23 @@ class FairFinishPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the pressed, then all in the order of the service that they have left."""
-        fluid, metered = advance(snapshot)
+        fluid, memory = advance(snapshot)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
         turns = fair_finish_order(
-            _contenders(snapshot, fluid, metered, allocator.app_demands),
+            _contenders(snapshot, fluid, memory.apps, allocator.app_demands),
             users_of(snapshot),
             now_s=snapshot.now_s,
             lease_s=snapshot.lease_s,
             preemption_margin=snapshot.settings.preemption_margin,
         )
         # An app that never reported its phases cannot be metered, and comes last.
-        turns += [Turn(app_id=app_id, one_gang=False) for app_id in sorted(allocator.app_demands.keys() - metered)]
+        turns += [Turn(app_id=app_id, one_gang=False) for app_id in sorted(allocator.app_demands.keys() - memory.apps)]
         turns = [turn for turn in turns if turn.app_id in allocator.app_demands]
         _renew_certain_winners(snapshot.cluster, allocator, turns)
         for turn in turns:
+            if not allocator.free_gpus:
+                break
             if turn.one_gang:
                 _take_gang(allocator, turn.app_id, _longest_job(allocator, turn.app_id))
                 continue
@@ -88,9 +90,9 @@ class FairFinishPolicy:
                     pass
 
         decision = allocator.decision()
-        paces = _paces(snapshot, metered, allocator)
-        granted = {app_id: replace(metered[app_id], pace=pace) for app_id, pace in paces.items()}
-        return replace(decision, memory=DueDateMemory(fluid=fluid.state(), apps=metered | granted))
+        paces = _paces(snapshot, memory.apps, allocator)
+        granted = {app_id: replace(memory.apps[app_id], pace=pace) for app_id, pace in paces.items()}
+        return replace(decision, memory=replace(memory, apps={**memory.apps, **granted}))
 
 
 def _contenders(
@@ -126,7 +128,7 @@ def _contenders(
         return contenders
     due_s = due_times_s(fluid, metered, until_s + _ROUNDING_S)
     # Most end there later than that.
-    return [replace(each, due_s=due) if (due := due_s[each.app_id]) < math.inf else each for each in contenders]
+    return [replace(each, due_s=due_s[each.app_id]) if each.app_id in due_s else each for each in contenders]
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

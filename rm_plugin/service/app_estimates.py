@@ -110,11 +110,14 @@ class AppEstimates:
         return estimate_of(app, made, now_s=self._made_at_s, lease_s=lease_s, order=self._order)
 
     def rho(self, entry: AppEntry) -> float:
-        """Rho by `fluid`: the final one of an ended app, else one with the estimated end. NaN if it is unknown."""
+        """Rho by `fluid`: the final one of an ended app, else one with the estimated end.
+
+        NaN if it is unknown, also while what the app declares rests on a guess of its pace.
+        """
         if entry.ended:
             return self._fairness.final_rho(entry, self._arbiter.cluster.gpus).get(HEADLINE, math.nan)
         self._refresh()
-        return self._prospects.rho.get(entry.app_id, math.nan) if entry.is_active else math.nan
+        return self._prospects.rho.get(entry.app_id, math.nan) if _has_rho(entry) else math.nan
 
     def max_rho(self) -> float | None:
         """The largest finite rho of the active apps; None if none is known."""
@@ -124,7 +127,7 @@ class AppEstimates:
     def _finite_rhos(self) -> Iterator[float]:
         for app_id, rho in self._prospects.rho.items():
             entry = self._entries.find(app_id) if math.isfinite(rho) else None
-            if entry is not None and entry.is_active:
+            if entry is not None and _has_rho(entry):
                 yield rho
 
     def close(self) -> None:
@@ -261,3 +264,7 @@ class AppEstimates:
             owner=entry.owner,
             overran=has_overrun(self._arbiter.policy_memory, entry.app_id),
         )
+
+
+def _has_rho(entry: AppEntry) -> bool:
+    return entry.is_active and not entry.heartbeat.provisional

@@ -7,14 +7,14 @@ import contextlib
 import errno
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher, EngineAttempts
 from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -260,7 +260,8 @@ class AppMasters:
             await self._killed_from_outside(entry, exit_.killed)
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
-        await self._lost(entry, f"{reason}: {exit_.last_words}" if exit_.last_words else reason)
+        reason = f"{reason}: {exit_.last_words}" if exit_.last_words else reason
+        await self._lost(entry, reason, taken=exit_.taken)
 
     async def watch_over(self) -> None:
         """Revoke overdue leases and replace app masters that are silent too long; runs for ever."""
@@ -561,26 +562,26 @@ class AppMasters:
             await self._changes.make_surely(lambda change: change.put(entry, token_sha256=hashed(token)))
         return token
 
-    async def newest_attempt(self, entry: AppEntry) -> int:
-        """Return the newest attempt of an app that the engine has started.
+    async def attempts(self, entry: AppEntry) -> EngineAttempts:
+        """Return the attempts of an app that the engine has started.
 
         Raises:
             UnreachableError: The engine does not answer.
         """
         try:
-            return await self._launcher.newest_attempt(entry.app_id, entry.attempt)
+            return await self._launcher.attempts(entry.app_id, entry.attempt)
         except ThemisError as error:
             raise UnreachableError("the engine cannot say which attempt it started", value=entry.app_id) from error
 
-    async def _lost(self, entry: AppEntry, reason: str) -> None:
+    async def _lost(self, entry: AppEntry, reason: str, *, taken: Collection[int] = ()) -> None:
         """Start another attempt after the end of this one and its tasks, or end the app."""
         attempt = entry.attempt
         self._arbiter.set_silent(entry.app_id, True)
         self._starts.done(entry.app_id)
-        if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason)):
+        if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason, taken)):
             await self._launch_or_queue(entry)
 
-    def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
+    def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str, taken: Collection[int]) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""
         if not entry.is_active or entry.lost_attempt == attempt or entry.attempt != attempt:
             return False
@@ -595,7 +596,7 @@ class AppMasters:
             change.set(entry, lost_attempt=attempt, forced_reason="")
             self.pause_app(change, entry)
             return False
-        failed_at_s, forgiven = self._failures(entry, attempt, change.now_s)
+        failed_at_s, forgiven = self._failures(entry, attempt, change.now_s, taken)
         excused = entry.excused_attempts + forgiven
         change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
         change.put(entry, failed_at_s=failed_at_s, excused_attempts=excused)
@@ -608,24 +609,28 @@ class AppMasters:
             return True
         return False
 
-    def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
+    def _failures(
+        self, entry: AppEntry, attempt: int, now_s: float, taken: Collection[int]
+    ) -> tuple[tuple[float, ...], int]:
         """Return the times of failures that still count, and the number of excused losses, up to this attempt.
 
-        These are the failures that have left the window, and attempts that were lost to the engine: while it was
-        unavailable, or within `am_expiry_s` after that.
+        These are the failures that have left the window, attempts that the site took (`EngineAttempts.taken`), and
+        those that were lost to the engine: while it was unavailable, or within `am_expiry_s` after that.
         """
-        new = max(0, attempt - entry.excused_attempts - len(entry.failed_at_s))
+        known = entry.excused_attempts + len(entry.failed_at_s)
+        new = max(0, attempt - known)
+        failed = sum(each not in taken for each in range(known + 1, attempt + 1))
         lost_to_engine = now_s - self._engine_away_at_s < self.settings.am_expiry_s
-        failed_at_s = entry.failed_at_s if lost_to_engine else (*entry.failed_at_s, *[now_s] * new)
+        failed_at_s = entry.failed_at_s if lost_to_engine else (*entry.failed_at_s, *[now_s] * failed)
         recent = tuple(each for each in failed_at_s if now_s - each < self.settings.am_failures_window_s)
         return recent, len(entry.failed_at_s) + new - len(recent)
 
-    def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
+    def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register, taken: Collection[int]) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""
         _note_loss(change, entry, entry.attempt, "the engine started another attempt")
         detail = {"attempt": message.attempt, "pid": message.pid}
         change.event("am_started", app_id=entry.app_id, detail=detail)
-        failed_at_s, forgiven = self._failures(entry, message.attempt - 1, change.now_s)
+        failed_at_s, forgiven = self._failures(entry, message.attempt - 1, change.now_s, taken)
         excused = entry.excused_attempts + forgiven
         change.put(entry, attempt=message.attempt, failed_at_s=failed_at_s, excused_attempts=excused)
 

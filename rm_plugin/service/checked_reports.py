@@ -8,7 +8,7 @@ arbiter has the very same standing. Then only N_avg, the time and the number of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
@@ -26,12 +26,13 @@ class _Known(NamedTuple):
     claim: AppReport
     standing: AppStanding
     cluster: Cluster
+    available_gpus: int
     claimed_gpu_s: float | None
     grantable_gpus: int | None
 
-    def holds(self, claim: AppReport, facts: tuple[AppStanding, Cluster, float | None, int | None]) -> bool:
+    def holds(self, claim: AppReport, facts: tuple[AppStanding, Cluster, int, float | None, int | None]) -> bool:
         """Whether the content is that of a claim, given the facts that are in a snapshot and in an entry."""
-        standing, cluster, claimed_gpu_s, grantable_gpus = facts
+        standing, cluster, available_gpus, claimed_gpu_s, grantable_gpus = facts
         mine = self.claim
         return (
             standing is self.standing
@@ -39,6 +40,7 @@ class _Known(NamedTuple):
             and claim.phases_left is mine.phases_left
             and claim.restart_s == mine.restart_s
             and cluster is self.cluster
+            and available_gpus == self.available_gpus
             and claimed_gpu_s == self.claimed_gpu_s
             and grantable_gpus == self.grantable_gpus
         )
@@ -50,20 +52,22 @@ class CheckedReports:
     Args:
         entries: The apps.
         rule: How the values of bundles count time after a lease.
+        gpus_available: The number of GPUs of all machines that are not lost.
     """
 
-    def __init__(self, entries: AppEntries, rule: BundleRule) -> None:
-        self._entries, self._rule = entries, rule
+    def __init__(self, entries: AppEntries, rule: BundleRule, gpus_available: Callable[[], int]) -> None:
+        self._entries, self._rule, self._gpus_available = entries, rule, gpus_available
         self._known: dict[str, _Known] = {}
 
     def check(self, snapshot: RoundSnapshot, claims: Mapping[str, AppReport]) -> dict[str, tuple[AppReport, Cuts]]:
         """Return each report of a round as far as it is believed, and what was cut (`checked_report`)."""
         before, self._known = self._known, {}
         now_s, cluster, active_apps = snapshot.now_s, snapshot.cluster, len(snapshot.apps)
-        checked = {}
+        available_gpus = self._gpus_available()
+        contentions, checked = snapshot.contentions.by_app(list(claims)), {}
         for app_id, claim in claims.items():
             standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
-            facts = standing, cluster, entry.claimed_gpu_s, entry.grant_limit.at(now_s)
+            facts = standing, cluster, available_gpus, entry.claimed_gpu_s, entry.grant_limit.at(now_s)
             known = before.get(app_id)
             if known is None or not known.holds(claim, facts):
                 known = _Known(checked_content(claim, self.facts_of(snapshot, app_id)), claim, *facts)
@@ -71,7 +75,7 @@ class CheckedReports:
                 # The GPU time of an app that holds GPUs grows.
                 self._known[app_id] = known
             elapsed_s = now_s - standing.submitted_at_s
-            checked[app_id] = known.content.believed(claim, snapshot.contentions.of(app_id), elapsed_s, active_apps)
+            checked[app_id] = known.content.believed(claim, contentions[app_id], elapsed_s, active_apps)
         return checked
 
     def facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
@@ -80,6 +84,7 @@ class CheckedReports:
         return AppFacts(
             spec=entry.spec,
             cluster=snapshot.cluster,
+            available_gpus=self._gpus_available(),
             free_gpus=snapshot.free_gpus,
             kept=standing.kept,
             elapsed_s=snapshot.now_s - standing.submitted_at_s,

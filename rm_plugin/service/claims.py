@@ -9,12 +9,13 @@ Rules for reports:
     1. Each job demands once, in its own unit, and at most what its specification allows beyond the gang that it holds.
     2. All demands and the GPUs that the app keeps are together at most the GPUs that all its jobs can use.
     3. A gang that a job is said to hold must be among the app's leases.
-    4. A restart costs at most a lease. S is at most `MAX_SLOWDOWN`. Speeds are within `MAX_SPEED_ERROR` times of the
-       specification's.
+    4. A restart costs at most a lease, or a minute. S is at most `MAX_SLOWDOWN`. Speeds are within `MAX_SPEED_ERROR`
+       times of the specification's.
     5. Phases have at most the jobs of the app, and gangs of its largest job.
     6. An app that has used far more GPU time than it first claimed has at least as much work left again.
     7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs.
-    8. t_shared is at most the time since the submission, plus a lease, plus the time of the work left on the share.
+    8. t_shared is at most the time since the submission, plus a restart, a lease, and the time of the work left on the
+       fair share of the GPUs that are not lost, by the app's own S.
     9. No job demands more than the engine is believed to grant (`grant_limit`).
 
 Rules for bids:
@@ -25,8 +26,8 @@ Rules for bids:
 
 Example: an app of one job on up to 4 GPUs, of which it holds 3, claims that it could use 64 more. It is believed to
 demand one. It then claims rho 1000, 60 s after its submission, with 400 GPU seconds left. N_avg is 2 on 8 GPUs, and
-leases last 600 s. So t_ideal is at least 2 * 400 / 2 / 4 = 100 s. The share is 4 GPUs: t_shared is at most about 60 +
-1.25 * (600 + 1.25 * (2 * 400 / 4 + 400)) s = 1748 s, and rho at most 17.
+leases last 600 s. So t_ideal is at least 2 * 400 / 1.05 / 4 = 190 s. The share is 4 GPUs: t_shared is at most 60 +
+1.25 * 600 + 1.25 * 400 / 4 s = 935 s, and rho at most 4.9.
 
 What is not checked here is private to the app, such as S below its bound or a forecast of its loss. Hidden payments
 (NSDI'20, section 5.2) make lies about that unprofitable.
@@ -42,7 +43,7 @@ from msgspec.structs import replace
 from themis.apps import AppSpec, JobShape, Slowdown
 from themis.bids import AppReport, Bid, BidRow, GangDemand, PhaseLeft
 from themis.choices import BundleRule
-from themis.cluster import Allocation, Cluster
+from themis.cluster import Allocation, Cluster, Level
 from themis.speeds import speed_on
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
@@ -52,6 +53,9 @@ MAX_SLOWDOWN = 10.0
 
 MAX_SPEED_ERROR = 10.0
 """How many times higher or lower than the specification's speeds a measured one is believed to be."""
+
+SLOW_RESTART_S = 60.0
+"""A restart of this time is believed also if leases are shorter, as in tests: a busy machine starts programs slowly."""
 
 OVERRUN, SLACK_GPU_S = 1.25, 600.0
 """An app overran its first claim if the meter shows more than 1.25 times as much, plus 600 reference GPU seconds.
@@ -67,11 +71,15 @@ _MIN_MEAN_PACE = 0.5
 """Work for a metered GPU second that is surely done, as a share of that at the lowest speed and the worst S. The rest
 is left for starts, and for work that is lost with a task."""
 
-_CLAIMED_IDEAL = 0.5
-"""Share of the work left that t_ideal must hold: the tuner may plan other work than at the submission."""
+_CLAIMED_IDEAL = 1 / 1.05
+"""Share of the work left that t_ideal must hold. An app master declares its work again once it has seen 5 % more
+(`REESTIMATE` of `am.app_view`), so the work left is at most that."""
 
 _PATIENCE = 1.25
-"""How much longer than its latest end an app may expect to take, and S of a job of which nothing else is known."""
+"""How much longer than a lease an app may expect to wait."""
+
+_UNKNOWN_SLOWDOWN = Slowdown(1.25, 1.25, 1.25, 1.25)
+"""S of a job of which nothing else is known."""
 
 _EMPTY_SHARE = 0.9
 """Share of 1/rho of the report that the empty bundle is worth at least. Jobs go on between report and bid."""
@@ -86,6 +94,7 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
     Attributes:
         spec: Its specification.
         cluster: All machines.
+        available_gpus: All GPUs but those of lost machines, as they were sent to apps. Fair shares are parts of them.
         free_gpus: GPUs on offer, renewable ones included.
         kept: GPUs that the app has beyond this round.
         elapsed_s: Seconds since its submission.
@@ -100,6 +109,7 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
 
     spec: AppSpec
     cluster: Cluster
+    available_gpus: int
     free_gpus: int
     kept: Allocation
     elapsed_s: float
@@ -163,9 +173,9 @@ def checked_content(report: AppReport, facts: AppFacts) -> CheckedContent:
     demands = _checked_demands(report.demands, facts, cuts)
     phases = _checked_phases(report.phases_left, facts, cuts)
     demands, phases = _checked_work(demands, phases, facts, cuts)
-    restart_s = min(report.restart_s, facts.lease_s)
+    restart_s = min(report.restart_s, max(facts.lease_s, SLOW_RESTART_S))
     if restart_s < report.restart_s:
-        cuts.append(f"a restart of {report.restart_s:g} s, a lease is {facts.lease_s:g} s")
+        cuts.append(f"a restart of {report.restart_s:g} s, {restart_s:g} s is believed")
     if not cuts:
         demands, phases = report.demands, report.phases_left
     return CheckedContent(
@@ -338,12 +348,13 @@ def _checked_work(
 
 def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
     """Return the work that the metered GPU time did at the least, in reference GPU seconds."""
-    return facts.attained_gpu_s * facts.speeds[0] * _MIN_MEAN_PACE / _worst_slowdown(facts, demands)
+    return facts.attained_gpu_s * facts.speeds[0] * _MIN_MEAN_PACE / _worst_slowdown(facts, demands).cluster
 
 
-def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> float:
-    known = facts.spec.estimate.slowdown
-    return max([_PATIENCE if known is None else known.cluster, *[demand.slowdown.cluster for demand in demands]])
+def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> Slowdown:
+    """The worst S at each level, by the specification and by the app."""
+    known = [facts.spec.estimate.slowdown or _UNKNOWN_SLOWDOWN, *[demand.slowdown for demand in demands]]
+    return Slowdown(*[max([slowdown.at(level) for slowdown in known]) for level in Level])
 
 
 class _Bounds(Value, frozen=True, kw_only=True):
@@ -353,21 +364,25 @@ class _Bounds(Value, frozen=True, kw_only=True):
         work_gpu_s: The least work of the whole search.
         usable_gpus: All GPUs that the app can use, each by the highest speed.
         phases_left: The work left.
-        cluster_gpus: All GPUs.
-        smallest_gpus: The largest of the smallest gangs of its jobs.
-        slowdown: The worst S of its jobs.
+        cluster: All machines.
+        available_gpus: The GPUs that apps share.
+        shapes: The different shapes of its jobs.
+        slowdown: The worst S of its jobs at each level.
         lowest_speed: The lowest speed of its jobs.
-        lease_s: Seconds of a lease. Infinite if bundles are valued as if an app without GPUs never ended.
+        lease_s: Seconds of a lease.
+        rule: How the values of bundles count time after a lease.
     """
 
     work_gpu_s: float
     usable_gpus: float
     phases_left: tuple[PhaseLeft, ...]
-    cluster_gpus: int
-    smallest_gpus: int
-    slowdown: float
+    cluster: Cluster
+    available_gpus: int
+    shapes: tuple[JobShape, ...]
+    slowdown: Slowdown
     lowest_speed: float
     lease_s: float
+    rule: BundleRule
 
     def min_ideal_s(self, contention: float) -> float:
         """N_avg times the time of the work on all usable GPUs."""
@@ -376,14 +391,40 @@ class _Bounds(Value, frozen=True, kw_only=True):
     def max_shared_s(self, elapsed_s: float, restart_s: float, active_apps: int) -> float:
         """The latest end of the work left: an idle lease, then all phases on the fair share or the smallest gang.
 
-        A list schedule of the jobs of a phase ends by its work on half of the GPUs, since gangs may leave some idle,
-        plus the time of its longest job.
+        While the last job of a phase waits, all gangs work on the others. So it begins after at most the time of the
+        work of the others on all gangs. Later phases run on no more GPUs than the first, as in `am.agent.model`.
         """
-        share_gpus = self.cluster_gpus / active_apps
-        gpus = max(self.smallest_gpus, int(share_gpus))
-        left_gpu_s = sum_in_order([2.0 * phase.work_gpu_s / gpus + phase.longest_gpu_s for phase in self.phases_left])
-        share_s = self.slowdown * left_gpu_s / self.lowest_speed * max(1.0, self.smallest_gpus / share_gpus)
-        return elapsed_s + restart_s + _PATIENCE * (self.lease_s + share_s)
+        if self.rule is BundleRule.LEXICOGRAPHIC:
+            return math.inf
+        share_gpus = max(1, self.available_gpus) / active_apps
+        smallest_gpus = max([shape.demand_min_gpus for shape in self.shapes])
+        gpus: float = max(smallest_gpus, int(share_gpus))
+        level = Level.SLOT
+        if self.rule is BundleRule.IDLE_THEN_SHARE:
+            # What it keeps counts to its end, not for a lease only.
+            gpus, level = min([shape.demand_min_gpus for shape in self.shapes]), Level.CLUSTER
+        left_s = 0.0
+        for phase in self.phases_left:
+            gpus, gangs, nearest = self._gangs(phase.jobs, gpus)
+            level = max(level, nearest)
+            left_s += self.slowdown.at(level) * (phase.work_gpu_s + (gangs - 1) * phase.longest_gpu_s) / gpus
+        share_s = left_s / self.lowest_speed * max(1.0, smallest_gpus / share_gpus)
+        return elapsed_s + restart_s + _PATIENCE * self.lease_s + share_s
+
+    def _gangs(self, jobs: int, gpus: float) -> tuple[float, float, Level]:
+        """The GPUs in use, their gangs, and the level of the largest if `gpus` are split evenly over a phase's jobs.
+
+        Of unlike jobs or devices it is believed that half of the GPUs are idle, and that gangs are GPUs far apart.
+        """
+        if len(self.shapes) == len(self.cluster.gpus_by_device) == 1:
+            (shape,) = self.shapes
+            tasks = int(gpus) // shape.gpus_per_task
+            gangs = min(jobs, tasks // shape.min_tasks)
+            tasks = min(tasks, gangs * shape.tasks)
+            largest_gpus = math.ceil(tasks / gangs) * shape.gpus_per_task
+            return tasks * shape.gpus_per_task, gangs, self.cluster.nearest_level_for(largest_gpus)
+        used = max(1.0, 0.5 * min(gpus, jobs * min([shape.demand_max_gpus for shape in self.shapes])))
+        return used, used, Level.CLUSTER
 
 
 def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts) -> _Bounds:
@@ -395,11 +436,13 @@ def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], fact
         work_gpu_s=max(_CLAIMED_IDEAL * left_gpu_s, metered_gpu_s),
         usable_gpus=min(facts.cluster.gpus, facts.spec.demand_max_gpus) * highest,
         phases_left=phases,
-        cluster_gpus=facts.cluster.gpus,
-        smallest_gpus=max(shape.demand_min_gpus for shape in facts.shapes.values()),
+        cluster=facts.cluster,
+        available_gpus=facts.available_gpus,
+        shapes=tuple(dict.fromkeys(facts.shapes.values())),
         slowdown=_worst_slowdown(facts, demands),
         lowest_speed=lowest,
-        lease_s=math.inf if facts.rule is BundleRule.LEXICOGRAPHIC else facts.lease_s,
+        lease_s=facts.lease_s,
+        rule=facts.rule,
     )
 
 

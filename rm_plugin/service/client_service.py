@@ -104,7 +104,10 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Return one app with its leases and specification."""
         try:
             entry = await self._manager.find(request.app_id, caller().user)
-            return visible_status(app_status(self._manager, entry, whole=True), entry.owner, caller())
+            if request.environment and caller().controls(entry.owner):
+                await self._manager.note_read(entry, caller(), "environment_read")
+            status = app_status(self._manager, entry, whole=True)
+            return visible_status(status, entry.owner, caller(), environment=request.environment)
         except ThemisError as error:
             await refuse(context, error)
             raise
@@ -230,7 +233,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def _check_may_read_logs(self, entry: AppEntry) -> None:
         """Raise NotAllowedError for other users. Logs that an administrator reads are noted in the event log."""
         caller().check_controls(entry.app_id, entry.owner)
-        await self._manager.note_logs_read(entry, caller())
+        await self._manager.note_read(entry, caller(), "logs_read")
 
     async def ClusterInfo(
         self,

@@ -335,11 +335,12 @@ class AppEntries:
         self._living: dict[str, AppEntry] = {}
         # The number and the id of each app by state, sorted.
         self._by_state: dict[AppState, list[tuple[int, str]]] = {state: [] for state in AppState}
-        self._followers: list[set[str]] = []
         self.lost = set(lost)
         self.archived = Counter(archived or {})
         self._last_number = max([last_number, *map(app_number, self.lost)])
         self.version = 0
+        self.changed: set[str] = set()
+        """Apps with a change that `version` counts, or a new heartbeat, since their one reader took them out."""
         self.heartbeats = 0
         """Heartbeats taken since the start."""
         self.refused_messages = 0
@@ -363,22 +364,9 @@ class AppEntries:
         self._last_number = max(self._last_number, entry.number)
         self._changed(entry.app_id)
 
-    def follow(self) -> set[str]:
-        """Return a set of all apps, for one reader, which takes them out. Each app that changes gets into it again.
-
-        These are the changes that `version` counts, and new heartbeats.
-        """
-        followed = set(self._entries)
-        self._followers.append(followed)
-        return followed
-
     def _changed(self, app_id: str) -> None:
         self.version += 1
-        self._note(app_id)
-
-    def _note(self, app_id: str) -> None:
-        for followed in self._followers:
-            followed.add(app_id)
+        self.changed.add(app_id)
 
     def _moved(self, entry: AppEntry, before: AppState) -> None:
         self._drop(entry, before)
@@ -400,7 +388,7 @@ class AppEntries:
         if not math.isclose(time_s, entry.declared_time_s, rel_tol=_DECLARED_ANEW):
             entry.declared_time_s = time_s
             self.version += 1
-        self._note(entry.app_id)
+        self.changed.add(entry.app_id)
 
     def note_admission(self, entry: AppEntry) -> None:
         """Note that an app was admitted after a wait."""
@@ -455,6 +443,10 @@ class AppEntries:
                 if APP_LIFECYCLE.is_final(state) is ended and (not states or state in states)
             ]
             yield from (self._entries[app_id] for _, app_id in heapq.merge(*parts, reverse=True))
+
+    def ended(self) -> Iterator[AppEntry]:
+        """Yield the apps that have ended, the newest first."""
+        return self.newest_first(after=(True, -math.inf))
 
     def find(self, app_id: str) -> AppEntry | None:
         """Return the app of an id, or None if there is none or it is archived."""

@@ -24,7 +24,7 @@ class FluidFairness:
     So the rho of an app that ended early can still change: its life there goes on, and later arrivals delay its end.
 
     Args:
-        entries: All apps.
+        entries: All apps, whose changes nothing else reads.
         queues: Returns the weights of queues and users.
     """
 
@@ -34,7 +34,6 @@ class FluidFairness:
         self._lives: Mapping[str, FluidLife] = {}
         # What was known of each app at its last change, in order of submission.
         self._stays: dict[str, Stay] = {}
-        self._changed = entries.follow()
         self._computed_for: tuple[int, int, Queues] | None = None
 
     def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
@@ -64,13 +63,13 @@ class FluidFairness:
 
     def stays(self) -> list[Stay]:
         """What the fluid cluster has to know of all apps that have declared themselves."""
-        for app_id in sorted(self._changed, key=lambda each: (app_number(each), each)):
+        for app_id in sorted(self._entries.changed, key=lambda each: (app_number(each), each)):
             entry = self._entries.find(app_id)
             if entry is None:
                 self._stays.pop(app_id, None)
             else:
                 self._stays[app_id] = _stay(entry)
-        self._changed.clear()
+        self._entries.changed.clear()
         return [stay for stay in self._stays.values() if stay.phases]
 
 

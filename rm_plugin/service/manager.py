@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AppLauncher, HeldLock, NoLock
+from rm_plugin.engines.port import AppLauncher, EngineAttempts, HeldLock, NoLock
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
@@ -217,10 +217,19 @@ class ResourceManager:
             self._fetched.pop(entry.app_id, None)
         return folder
 
-    async def note_logs_read(self, entry: AppEntry, reader: Identity) -> None:
-        """Write that an administrator reads the logs of another user's app. Raises StoreError if it cannot."""
+    async def note_read(self, entry: AppEntry, reader: Identity, action: str) -> None:
+        """Write that an administrator reads what is private of another user's app.
+
+        Args:
+            entry: The app.
+            reader: Who reads.
+            action: `logs_read` or `environment_read`.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
         if reader.user != entry.spec.user and not self.identities.anonymous:
-            detail = {"user": reader.user, "action": "logs_read"}
+            detail = {"user": reader.user, "action": action}
             await self.changes.make(lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail))
 
     async def submit(self, spec: AppSpec, code: bytes = b"", *, by: str = "") -> AppEntry:
@@ -522,10 +531,10 @@ class ResourceManager:
 
     async def _register(self, message: pb.Register, peer: str) -> tuple[AppEntry, Session]:
         entry = self.entries.get(check_reference(message.app_id))
-        newest = entry.attempt
-        if message.attempt > newest and proves(message.token, entry.token_sha256):
-            newest = await self.app_masters.newest_attempt(entry)
-        check_registration(message, entry, newest)
+        attempts = EngineAttempts(newest=entry.attempt)
+        if message.attempt > entry.attempt and proves(message.token, entry.token_sha256):
+            attempts = await self.app_masters.attempts(entry)
+        check_registration(message, entry, attempts.newest)
         if message.page_url and peer:
             # Without the path, which is a secret of the app's user.
             host = message.page_url.partition("://")[2].partition("/")[0][:200]
@@ -535,7 +544,7 @@ class ResourceManager:
         session = Session(entry.app_id, message.attempt)
         code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)
         try:
-            await self.changes.make_surely(lambda change: self._open(change, entry, session, message, code, newest))
+            await self.changes.make_surely(lambda change: self._open(change, entry, session, message, code, attempts))
         except asyncio.CancelledError:
             # The stream broke during the write: its messages would have no reader.
             session.close()
@@ -544,11 +553,17 @@ class ResourceManager:
         return entry, session
 
     def _open(
-        self, change: Change, entry: AppEntry, session: Session, message: pb.Register, code: bytes, newest: int
+        self,
+        change: Change,
+        entry: AppEntry,
+        session: Session,
+        message: pb.Register,
+        code: bytes,
+        attempts: EngineAttempts,
     ) -> None:
-        check_registration(message, entry, max(newest, entry.attempt))
+        check_registration(message, entry, max(attempts.newest, entry.attempt))
         if message.attempt > entry.attempt:
-            self.app_masters.note_next_attempt(change, entry, message)
+            self.app_masters.note_next_attempt(change, entry, message, attempts.taken)
         change.then(lambda: self._take_session(entry, session))
         self.live_cluster.release_unheld(change, entry.app_id, set(message.held_lease_ids))
         state = entry.state

@@ -212,7 +212,6 @@ def _check_release(message: pb.Release, _app: AppEntry, _cluster: Cluster, _now_
 
 def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
     _check_number("progress", message.progress, most=1.0)
-    _check_number("rho", message.rho, infinite=True, unknown=True)
     _check_count("phase", message.phase)
     _check_count("phases", message.phases)
     _check_count("unmet_gpus", message.unmet_gpus)

@@ -6,8 +6,9 @@ import asyncio
 import ipaddress
 import re
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote, urlsplit
+
+from themis.threads import Threads
 
 _PATH = re.compile(r"/?|/[A-Za-z0-9_-]{32}/")
 """The root, or one folder with the name that an app master makes up (`am.page.server`)."""
@@ -21,21 +22,19 @@ class OwnPages:
     """Judges pages in threads of its own: a name whose server is slow must not hold those that write the store."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="own-page")
+        self._threads = Threads("own-page", _THREADS)
 
     async def find(self, page_url: str, peer: str) -> str:
         """Return `own_page`; empty if that is not known within five seconds."""
-        loop = asyncio.get_running_loop()
-        judged = loop.run_in_executor(self._threads, own_page, page_url, peer)
         try:
             async with asyncio.timeout(_LIMIT_S):
-                return await judged
+                return await self._threads.run(own_page, page_url, peer)
         except TimeoutError:
             return ""
 
     def close(self) -> None:
         """End the threads that judge nothing."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def peer_address(peer: str) -> str:

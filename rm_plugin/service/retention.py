@@ -110,8 +110,8 @@ class Retention:
 
     def _due_apps(self) -> list[AppEntry]:
         now_s = self._clock.now_s()
-        ended = [entry for entry in self._entries if entry.ended and entry.session is None]
-        ended.sort(key=_ended_at_s)
+        ended = [entry for entry in self._entries.ended() if entry.session is None]
+        ended.sort(key=lambda entry: (_ended_at_s(entry), entry.number))
         beyond = max(0, len(ended) - self._settings.keep_apps)
         return [
             entry

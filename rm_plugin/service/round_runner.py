@@ -103,7 +103,7 @@ class RoundRunner:
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
-        self._checked = CheckedReports(entries, settings.auction.bundle_rule)
+        self._checked = CheckedReports(entries, settings.auction.bundle_rule, lambda: arbiter.gpus_available)
         self._last_reports = LastReports(settings.am_expiry_s)
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
@@ -273,8 +273,7 @@ class RoundRunner:
             return session.expect_report(snapshot.round_id)
 
         def ask_host(app_ids: Sequence[str]) -> Awaitable[dict[str, AppReport]]:
-            contentions = {app_id: snapshot.contentions.of(app_id) for app_id in app_ids}
-            return self._hosted.reports(message, contentions, pause_s=pause_s, max_s=max_s)
+            return self._hosted.reports(message, snapshot.contentions.by_app(app_ids), pause_s=pause_s, max_s=max_s)
 
         claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
         cut_reports = self._checked.check(snapshot, claims)
@@ -331,8 +330,7 @@ class RoundRunner:
             return session.expect_bid(snapshot.round_id)
 
         def ask_host(app_ids: Sequence[str]) -> Awaitable[dict[str, Bid]]:
-            contentions = {app_id: snapshot.contentions.of(app_id) for app_id in app_ids}
-            return self._hosted.bids(offer, contentions, pause_s=pause_s, max_s=max_s)
+            return self._hosted.bids(offer, snapshot.contentions.by_app(app_ids), pause_s=pause_s, max_s=max_s)
 
         claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
         cut_bids = {

@@ -197,7 +197,7 @@ async def _locked(lock: FolderLock, settings: RmSettings, *, standby: bool) -> N
 
 async def _released(lock: FolderLock) -> None:
     try:
-        await asyncio.to_thread(lock.release)
+        await lock.give_back()
     except ThemisError as error:
         LOG.warning("the lock of the shared folder is not released, and will expire: %s", error)
 

@@ -1,7 +1,8 @@
 """What users see of each other's apps: that an app exists, how it fares, and what it holds.
 
 Owners and administrators, those of its queue too, see all of it. Other users see neither specification, environment,
-jobs, losses, paths nor any text that the app's programs may have written.
+jobs, losses, paths nor any text that the app's programs may have written. The values of environment variables may be
+secrets: every answer hides them but the one to a caller who asks for them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.store import StoredEvent
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
+from themis.config.app_limits import HIDDEN
 from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
 from themis.queues import AppOwner
@@ -35,8 +37,17 @@ _PUBLIC_DETAIL = frozenset(
 )
 
 
-def visible_status(status: pb.AppStatus, owner: AppOwner, identity: Identity) -> pb.AppStatus:
-    """Return the status of an app as a caller may see it. Clears the private fields of `status` itself."""
+def visible_status(
+    status: pb.AppStatus, owner: AppOwner, identity: Identity, *, environment: bool = False
+) -> pb.AppStatus:
+    """Return the status of an app as a caller may see it. Clears the private fields of `status` itself.
+
+    Without `environment` a specification in it has the names of environment variables only.
+    """
+    if not environment:
+        variables = status.spec.program.environment if status.HasField("spec") else {}
+        for name in variables:
+            variables[name] = HIDDEN
     if not identity.controls(owner):
         for field, _value in status.ListFields():
             if field.name not in _PUBLIC_STATUS:
@@ -93,13 +104,13 @@ def _public_spec(spec: AppSpec) -> AppSpec:
 def _public_heartbeat(heartbeat: pb.Heartbeat) -> pb.Heartbeat:
     return pb.Heartbeat(
         progress=heartbeat.progress,
-        rho=heartbeat.rho,
         phase=heartbeat.phase,
         phases=heartbeat.phases,
         unmet_gpus=heartbeat.unmet_gpus,
         declaration=heartbeat.declaration if heartbeat.HasField("declaration") else None,
         phases_left=heartbeat.phases_left,
         jobs=_public_jobs(heartbeat.jobs),
+        provisional=heartbeat.provisional,
     )
 
 

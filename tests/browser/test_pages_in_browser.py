@@ -122,7 +122,7 @@ def test_renewal_shows_news_and_keeps_chart_scroll_and_focus():
             await page.focus("a[href='apps/app-0001'] >> nth=-1")
             await page.evaluate("scrollTo(0, 300)")
             scrolled = await page.evaluate("scrollY")
-            case.running("newcomer", rho=3.0)
+            case.running("newcomer")
             await page.wait_for_selector("text=newcomer")
             assert await page.evaluate("scrollY") == scrolled
             assert await page.evaluate("document.activeElement.getAttribute('href')") == "apps/app-0001"
@@ -167,7 +167,7 @@ def test_page_is_renewed_by_the_stream_and_not_by_a_timer():
         async with opened("/", case=case) as (page, _):
             asked = []
             page.on("request", lambda request: asked.append(request.url))
-            case.running("newcomer", rho=3.0)
+            case.running("newcomer")
             await page.wait_for_selector("text=newcomer")
             assert not [url for url in asked if "stream" in url]
             assert await page.evaluate("timer") == 0
@@ -181,7 +181,7 @@ def test_page_without_a_stream_asks_every_few_seconds(monkeypatch):
 
     async def scenario():
         async with opened("/", case=case) as (page, _):
-            case.running("newcomer", rho=3.0)
+            case.running("newcomer")
             await page.wait_for_selector("text=newcomer")
 
     run(scenario)
@@ -311,7 +311,7 @@ def test_parameters_and_time_line_are_drawn_and_the_pointer_names_a_span(of_ada)
 def test_time_line_says_how_many_rows_it_does_not_show():
     async def scenario():
         case = RmCase(((43,),))
-        case.running("large", rho=1.0)
+        case.running("large")
         case.grant(app_0001={"m00": 43})
         async with opened("/apps/app-0001", case=case) as (page, complaints):
             assert await page.inner_text("#chart-timeline p") == "and 3 more GPUs"
@@ -336,7 +336,7 @@ def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
             await page.fill("#apps-search input", "ING N")
             assert await page.inner_text("#apps-search [role=status]") == "2 of 3 in this table"
             await page.focus("#apps th button:has-text('name')")
-            case.running("newcomer", rho=3.0)
+            case.running("newcomer")
             await page.wait_for_selector("#apps td:has-text('newcomer')")
             assert await page.evaluate(names) == ["newcomer", "hungry", "content"]
             assert await page.evaluate("document.activeElement.textContent") == "name"
@@ -357,7 +357,7 @@ def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
 def test_numbers_are_sorted_by_size_and_unknown_ones_come_last():
     case = busy()
     for progress in (0.05, 1.0):
-        case.running(f"at {progress}", rho=1.0, progress=progress)
+        case.running(f"at {progress}", progress=progress)
     shown = "[...document.querySelectorAll('#apps tbody tr')].map((row) => row.cells[6].textContent)"
 
     async def scenario():
@@ -387,7 +387,7 @@ def colourful():
     """Twelve apps that hold a GPU each: the hues of their boxes lie all around the circle."""
     case = RmCase(((12,),))
     for _ in range(12):
-        case.running("one", rho=1.0)
+        case.running("one")
     case.grant(**{entry.app_id.replace("-", "_"): {"m00": 1} for entry in case.entries})
     return case
 

@@ -1,5 +1,7 @@
 """The indexes of `AppEntries` equal a plain walk over all apps, whatever happens to the apps."""
 
+from copy import copy
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service_cases import DECLARATION, app
@@ -70,4 +72,4 @@ def test_active_apps_lists_and_lives_equal_a_walk_over_all_apps(steps):
             for place, last in enumerate(some, start=1):
                 assert list(entries.newest_first(states, list_key(last))) == some[place:]
         assert app_page(entries.newest_first(), limit=3).entries == tuple(sorted(entries, key=list_key)[:3])
-        assert fairness.lives(GPUS) == FluidFairness(entries).lives(GPUS)
+        assert fairness.lives(GPUS) == FluidFairness(AppEntries(list(map(copy, entries)))).lives(GPUS)

@@ -157,18 +157,13 @@ def play(gpus: float, changes: list) -> tuple[FluidCluster, BruteCluster]:
 @given(st.sampled_from([1.0, 4.0, 8.0]), CHANGES)
 def test_incremental_cluster_equals_brute_force(gpus, changes):
     cluster, brute = play(gpus, changes)
-    forecast = cluster.forecast()
-    live_before = cluster.live
     brute.advance(math.inf)
-    ends = {name: life for name, life in (cluster.ended | forecast).items() if math.isfinite(life.ends_s)}
+    ends = {name: life for name, life in cluster.run_out().items() if math.isfinite(life.ends_s)}
     assert set(ends) == set(brute.ended)
     for name, (ends_s, contention) in brute.ended.items():
         assert ends[name].ends_s == pytest.approx(ends_s, rel=1e-7, abs=1e-6), name
         if ends[name].time_s > 1e-3:
             assert ends[name].contention == pytest.approx(contention, rel=1e-4), name
-    # A forecast changes nothing.
-    assert cluster.live == live_before
-    assert cluster.run_out() == cluster.ended | {n: life for n, life in forecast.items() if math.isinf(life.ends_s)}
 
 
 @settings(max_examples=200, deadline=None)
@@ -178,12 +173,13 @@ def test_restored_cluster_goes_on_as_the_stored_one(gpus, changes):
     state = msgspec.json.decode(msgspec.json.encode(cluster.state()), type=FluidState)
     restored = FluidCluster.restored(state, QUEUES)
     assert restored.now_s == cluster.now_s
-    forecast, restored_forecast = cluster.forecast(), restored.run_out()
-    assert set(restored_forecast) == set(forecast) - set(cluster.ended)
-    for name, life in restored_forecast.items():
-        assert life.ends_s == pytest.approx(forecast[name].ends_s, rel=1e-7, abs=1e-6), name
+    live = cluster.live
+    lives, restored_lives = cluster.run_out(), restored.run_out()
+    assert set(restored_lives) == set(live)
+    for name, life in restored_lives.items():
+        assert life.ends_s == pytest.approx(lives[name].ends_s, rel=1e-7, abs=1e-6), name
         if 1e-3 < life.time_s < math.inf:
-            assert life.contention == pytest.approx(forecast[name].contention, rel=1e-4), name
+            assert life.contention == pytest.approx(lives[name].contention, rel=1e-4), name
 
 
 def test_restored_cluster_keeps_the_contention_of_apps_of_unequal_weight():
@@ -197,24 +193,17 @@ def test_restored_cluster_keeps_the_contention_of_apps_of_unequal_weight():
     cluster.advance(20.0)
     restored = FluidCluster.restored(cluster.state(), QUEUES)
     assert {name: life.contention for name, life in restored.run_out().items()} == pytest.approx(
-        {name: life.contention for name, life in cluster.forecast().items()}
+        {name: life.contention for name, life in cluster.run_out().items()}
     )
-
-
-@settings(max_examples=50, deadline=None)
-@given(CHANGES)
-def test_forecast_equals_what_happens_without_changes(changes):
-    cluster, _ = play(4.0, changes)
-    assert cluster.run_out() == cluster.run_out()
 
 
 @settings(max_examples=100, deadline=None)
 @given(CHANGES, st.floats(0.0, 300.0))
-def test_forecast_until_a_time_is_the_whole_forecast_of_those_that_end_by_then(changes, ahead_s):
-    cluster, _ = play(4.0, changes)
-    until_s, whole = cluster.now_s + ahead_s, cluster.forecast()
-    ends_s = {app_id: life.ends_s if life.ends_s <= until_s else math.inf for app_id, life in whole.items()}
-    assert {app_id: life.ends_s for app_id, life in cluster.forecast(until_s).items()} == ends_s
+def test_played_until_a_time_those_have_ended_that_end_by_then(changes, ahead_s):
+    cluster, whole = play(4.0, changes)[0], play(4.0, changes)[0].run_out()
+    until_s = cluster.now_s + ahead_s
+    cluster.play(until_s)
+    assert cluster.ended == {app_id: life for app_id, life in whole.items() if life.ends_s <= until_s}
 
 
 def test_example_of_the_module():

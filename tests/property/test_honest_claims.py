@@ -1,15 +1,22 @@
 """An honest app master is never cut: the reports and bids of production agents, over random simulated runs."""
 
+import math
 from random import Random
 
 import pytest
+from agent_cases import app_of, cluster_of, job
+from msgspec.structs import replace
 from test_simulation_properties import COSTS, FREE, SMALL, cluster, random_app, settings, workload
 
+from am.agent.bids.reports import make_report
+from am.app_view import make_cluster_view
+from am.tuners.port import Phase
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskReports
 from rm_plugin.service.claims import WITHIN_APP, AppFacts, checked_bid, checked_report
-from themis.apps import AppSpec, ProgramSpec
+from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.choices import BundleRule, LeaseEnds
+from themis.cluster import Allocation
 from themis_lab.simulator.settings import NodeOutage
 from themis_lab.simulator.simulation import Simulation
 
@@ -50,6 +57,7 @@ class Checked(Simulation):
         return AppFacts(
             spec=AppSpec(name=app_id, tuner=trace.tuner, program=ProgramSpec(command="train"), jobs=jobs),
             cluster=snapshot.cluster,
+            available_gpus=self.arbiter.gpus_available,
             free_gpus=snapshot.free_gpus,
             kept=standing.kept,
             elapsed_s=snapshot.now_s - standing.submitted_at_s,
@@ -91,3 +99,69 @@ def test_reports_and_bids_of_honest_agents_are_believed(policy, ends, rule):
         reports, bids = reports + run.seen["reports"], bids + run.seen["bids"]
     assert reports > 250
     assert bids > 50 or policy != "themis"
+
+
+CLUSTERS = (
+    cluster_of((4,), (2, 2)),
+    cluster_of(*[(2, 2)] * 6, racks=("r0", "r1")),
+    replace(
+        cluster_of((4,), (4,), (1,), (2, 2)),
+        machines=tuple(
+            replace(machine, device=device)
+            for machine, device in zip(
+                cluster_of((4,), (4,), (1,), (2, 2)).machines, ("v100", "k80", "k80", "t4"), strict=True
+            )
+        ),
+    ),
+)
+
+
+def random_shape(rng):
+    tasks = rng.randint(1, 4)
+    return JobShape(tasks=tasks, min_tasks=rng.randint(1, tasks), gpus_per_task=rng.choice([1, 1, 2]))
+
+
+def random_view(rng):
+    """An app without GPUs: jobs of one shape or of several, S that grows with the distance, and later phases."""
+    shapes = [random_shape(rng)] * 4 if rng.random() < 0.6 else [random_shape(rng) for _ in range(4)]
+    levels = [1.0, *sorted(rng.uniform(1.0, 4.0) for _ in range(3))]
+    far = Slowdown(*levels)
+    jobs = [
+        job(f"j{place}", rng.choice([1.0, 50.0, 500.0, 9000.0]) * rng.uniform(0.5, 2.0), shapes[place % 4], far)
+        for place in range(rng.randint(1, 8))
+    ]
+    phases = [Phase(jobs=rng.randint(1, len(jobs)), iterations=1) for _ in range(rng.choice([0, 0, 2]))]
+    whole = app_of(jobs, later_phases=tuple(phases), elapsed_s=rng.uniform(0.0, 1e4))
+    later_gpu_s = sum(phase.jobs * whole.median_job.serial_iteration_s for phase in phases)
+    return replace(whole, work_total_gpu_s=whole.work_total_gpu_s + later_gpu_s, restart_s=rng.choice([0.0, 40.0]))
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("rule", list(BundleRule))
+def test_rho_of_waiting_apps_of_any_shape_is_believed(cluster, rule):
+    rng, checked = Random(1), 0
+    for _ in range(300):
+        view, active_apps, lease_s = random_view(rng), rng.randint(1, 30), rng.choice([20.0, 600.0])
+        view = replace(view, contention=rng.uniform(1.0, active_apps))
+        jobs = tuple(JobSpec(job_id=each.job_id, shape=each.shape, iterations_total=1) for each in view.jobs)
+        if max(each.shape.demand_min_gpus for each in jobs) > cluster.gpus:
+            continue
+        report = make_report(view, make_cluster_view(cluster, active_apps=active_apps, lease_s=lease_s, rule=rule), 1)
+        if math.isinf(report.rho) and rule is not BundleRule.LEXICOGRAPHIC:
+            continue  # No device type has GPUs for its smallest gang on the fair share.
+        checked += 1
+        facts = AppFacts(
+            spec=AppSpec(name="x", tuner=TunerSpec(name="single"), program=ProgramSpec(command="train"), jobs=jobs),
+            cluster=cluster,
+            available_gpus=cluster.gpus,
+            free_gpus=cluster.gpus,
+            kept=Allocation(),
+            elapsed_s=view.elapsed_s,
+            attained_gpu_s=0.0,
+            contention=view.contention,
+            active_apps=active_apps,
+            lease_s=lease_s,
+            rule=rule,
+        )
+        assert checked_report(report, facts) == (report, ()), view
+    assert checked > 200

@@ -142,7 +142,7 @@ def visits(draw):
 def test_any_visit_of_a_page_is_answered_or_refused():
     async def scenario(seen):
         case = RmCase(((4,),))
-        case.running("mine", rho=1.0)
+        case.running("mine")
         page_state = PageState(case.manager, "themis", EventIndex(case.recorder), UsageHistory())
         found = {(route.method, route.resource.canonical) for route in application(page_state).router.routes()}
         async with served(case) as site:

@@ -1,8 +1,10 @@
 """What a silent app does not report gains it no GPUs: its claim is no larger than with the truth reported."""
 
+import pytest
 from agent_cases import cluster_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from silent_cases import TimedApp, play, stay_of
 
 from am.agent.model.fairness import Valuer, ideal_time_s
 from am.agent.model.finish_time import finish_time_s
@@ -105,3 +107,70 @@ def test_silent_job_that_has_ended_counts_with_its_measured_time():
         profile.look(float(second))
     spec = JobSpec(job_id="j", iterations_total=1, shape=SHAPE)
     assert JobProgress(spec=spec, profile=profile, silent=True, ended=True).serial_iteration_s == 4 * 60.0
+
+
+class TestSharedCluster:
+    """Rounds of `fair_finish` on 8 GPUs, leases of 20 s. No silent job lives long enough to be known as one."""
+
+    @staticmethod
+    def silent_apps(count, takes_s, submitted_s, told=False, **shape):
+        return [
+            TimedApp(
+                f"silent-{place}",
+                takes_s=takes_s,
+                states_s=takes_s if told else None,
+                submitted_s=submitted_s + place,
+                **shape,
+            )
+            for place in range(count)
+        ]
+
+    @staticmethod
+    def honest_app(submitted_s, takes_s):
+        return TimedApp("honest", takes_s=takes_s, states_s=takes_s, submitted_s=submitted_s)
+
+    @pytest.mark.parametrize("policy", ["fair_finish", "srtf", "srsf", "tiresias"])
+    def test_honest_app_shares_with_two_silent_ones_within_a_lease(self, policy):
+        silent, honest = self.silent_apps(2, 120.0, 0), self.honest_app(5, 60.0)
+        seen = play([*silent, honest], 300, policy)
+        first_s, longest_s, _ = stay_of(seen, honest)
+        assert first_s - honest.submitted_s <= LEASE_S
+        assert longest_s <= LEASE_S + 1
+        assert all(stay_of(seen, each)[2] < 300 for each in silent), "the silent ones end too"
+
+    @pytest.mark.parametrize("policy", ["fair_finish", "srtf", "srsf", "tiresias"])
+    def test_silent_apps_that_come_later_take_an_honest_one_its_gpus_for_a_lease_at_most(self, policy):
+        silent, honest = self.silent_apps(2, 120.0, 2), self.honest_app(0, 60.0)
+        _, longest_s, _ = stay_of(play([*silent, honest], 300, policy), honest)
+        assert longest_s <= LEASE_S + 1
+
+    @pytest.mark.parametrize("told", [False, True])
+    def test_search_of_short_silent_jobs_takes_no_more_than_with_an_estimate(self, told):
+        """40 jobs of 30 s, of which none runs for 45 s."""
+        silent, honest = self.silent_apps(1, 30.0, 0, told, jobs=40, gang=2), self.honest_app(5, 300.0)
+        seen = play([*silent, honest], 300)
+        assert {gpus["honest"] for gpus in seen[20:]} == {4}
+
+    @settings(max_examples=15)
+    @given(
+        st.sampled_from([(1, 1, 4), (2, 1, 4), (3, 1, 4), (1, 40, 2)]),
+        st.floats(5.0, 400.0),
+        st.floats(20.0, 200.0),
+        st.booleans(),
+    )
+    def test_honest_app_ends_no_later_than_if_the_others_told_their_pace(self, kind, takes_s, honest_s, first):
+        """But for a lease: so much a new app gets, to report with."""
+        count, jobs, gang = kind
+        ends = []
+        for told in (False, True):
+            silent = self.silent_apps(count, takes_s, 0 if first else 2, told, jobs=jobs, gang=gang)
+            honest = self.honest_app(5 if first else 0, honest_s)
+            ends.append(stay_of(play([*silent, honest], 700), honest)[2])
+        assert ends[0] <= ends[1] + LEASE_S
+
+    def test_app_without_an_estimate_soon_gets_gpus_to_report_with(self):
+        """Two honest apps of an hour hold all GPUs. With the day of a silent job it would wait for both."""
+        honest = [TimedApp(f"honest-{place}", takes_s=3_600.0, states_s=3_600.0) for place in range(2)]
+        fresh = TimedApp("fresh", takes_s=10.0, submitted_s=30)
+        first_s, _, _ = stay_of(play([*honest, fresh], 100), fresh)
+        assert first_s - fresh.submitted_s <= LEASE_S

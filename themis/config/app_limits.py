@@ -24,6 +24,9 @@ MAX_ENVIRONMENT_BYTES = 1_000_000
 
 MAX_VALUES = 1_000
 
+HIDDEN = "(hidden)"
+"""The value of each variable in a specification whose reader did not ask for the environment."""
+
 
 class LimitedApp(Protocol):
     """The parts of an app that have limits: those of an AppSpec."""
@@ -133,12 +136,19 @@ def _check_environment(environment: Mapping[str, str], source: str) -> None:
     found = FoundErrors()
     for name, value in environment.items():
         found.run(check_parameter_name, name, f"{source}: environment")
-        found.run(_check_text, f"environment.{name}", value, source)
+        found.run(_check_variable, name, value, source)
     found.raise_all()
     size = sum(_bytes(name) + _bytes(value) + 2 for name, value in environment.items())
     if size > MAX_ENVIRONMENT_BYTES:
         remedy = f"at most {MAX_ENVIRONMENT_BYTES} bytes in all; put long values into files"
         raise InputError(f"{source}: the environment is too large", value=f"{size} bytes", remedy=remedy)
+
+
+def _check_variable(name: str, value: str, source: str) -> None:
+    _check_text(f"environment.{name}", value, source)
+    if value == HIDDEN:
+        remedy = "ask for the app with its environment (`ShowRequest.environment`), or update this client"
+        raise InputError(f"{source}: environment.{name} was hidden when it was read", value=value, remedy=remedy)
 
 
 def _check_values(what: str, values: Mapping[str, object], source: str) -> None:

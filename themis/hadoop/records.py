@@ -15,6 +15,7 @@ from themis.hadoop.values import (
     AppReport,
     AppState,
     AppSubmission,
+    AttemptReport,
     Container,
     ContainerAsk,
     ContainerEnd,
@@ -208,6 +209,12 @@ def app_report(report: Any) -> AppReport:
         started_at_s=int(report.getStartTime()) / 1000,
         finished_at_s=_time_s(report.getFinishTime()),
     )
+
+
+def attempt_report(report: Any) -> AttemptReport:
+    """From an ApplicationAttemptReport."""
+    number = int(report.getApplicationAttemptId().getAttemptId())
+    return AttemptReport(number=number, diagnostics=_text(report.getDiagnostics()))
 
 
 def queue_report(queue: Any, children: Iterable[Any], node_label: str = "") -> QueueReport:

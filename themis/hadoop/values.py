@@ -139,6 +139,13 @@ class AppReport(Value, frozen=True, kw_only=True):
     finished_at_s: float | None
 
 
+class AttemptReport(Value, frozen=True, kw_only=True):
+    """An attempt of a YARN application. `number` counts from 1."""
+
+    number: int
+    diagnostics: str
+
+
 class QueueReport(Value, frozen=True, kw_only=True):
     """A queue. Only one without children accepts apps.
 

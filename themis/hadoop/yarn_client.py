@@ -27,6 +27,7 @@ from themis.hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_conf
 from themis.hadoop.java_errors import typed_errors
 from themis.hadoop.records import (
     app_report,
+    attempt_report,
     fill_submission,
     java_class,
     java_set,
@@ -40,6 +41,7 @@ from themis.hadoop.values import (
     AppReport,
     AppState,
     AppSubmission,
+    AttemptReport,
     NodeReport,
     NodeState,
     QueueReport,
@@ -97,6 +99,12 @@ class YarnClient:
         """One application. Raises UnknownYarnAppError when YARN does not know it (any more)."""
         with typed_errors("asking for an application", app_id):
             return app_report(self._client.getApplicationReport(yarn_app_id(app_id)))
+
+    def attempts(self, app_id: str) -> tuple[AttemptReport, ...]:
+        """The attempts of an application that YARN remembers, oldest first."""
+        with typed_errors("listing attempts", app_id):
+            found = [attempt_report(each) for each in self._client.getApplicationAttempts(yarn_app_id(app_id))]
+        return tuple(sorted(found, key=lambda report: report.number))
 
     def reports(
         self, *, tags: Iterable[str] = (), app_types: Iterable[str] = (), states: Iterable[AppState] = ()

@@ -479,9 +479,8 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves", "headroom_gpus")
+    __slots__ = ("progress", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves", "headroom_gpus", "provisional")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
@@ -493,8 +492,8 @@ class Heartbeat(_message.Message):
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
     LOSS_CURVES_FIELD_NUMBER: _ClassVar[int]
     HEADROOM_GPUS_FIELD_NUMBER: _ClassVar[int]
+    PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     progress: float
-    rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     phase: int
     phases: int
@@ -506,7 +505,8 @@ class Heartbeat(_message.Message):
     restart_s: float
     loss_curves: _containers.RepeatedCompositeFieldContainer[LossCurve]
     headroom_gpus: int
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
+    provisional: bool
+    def __init__(self, progress: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ..., headroom_gpus: _Optional[int] = ..., provisional: _Optional[bool] = ...) -> None: ...
 
 class LossCurve(_message.Message):
     __slots__ = ("job_id", "iterations", "losses")
@@ -889,10 +889,12 @@ class ListReply(_message.Message):
     def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ..., next: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
-    __slots__ = ("app_id",)
+    __slots__ = ("app_id", "environment")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     app_id: str
-    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
+    environment: bool
+    def __init__(self, app_id: _Optional[str] = ..., environment: _Optional[bool] = ...) -> None: ...
 
 class KillRequest(_message.Message):
     __slots__ = ("app_id", "reason")

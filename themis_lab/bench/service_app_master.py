@@ -98,7 +98,6 @@ class EmulatedApp:
         state = JobState.RUNNING if self.leases else JobState.WAITING
         unmet_gpus = self._job.shape.demand_max_gpus - len(self.leases) - len(self.reserved)
         return pb.Heartbeat(
-            rho=math.nan,
             jobs=[pb.JobStatus(job_id=self._job.job_id, state=state.value, gpus=len(self.leases))],
             phases=1,
             unmet_gpus=max(0, unmet_gpus),

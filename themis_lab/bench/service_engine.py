@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rm_plugin.engines.engine import LocalEngine
-from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.service.store import app_number
 from themis.cluster import Cluster, DeviceType, Machine
 
@@ -89,9 +89,9 @@ class EmulatedLauncher:
         """Return nothing: this engine has no queues."""
         return ""
 
-    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+    async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
         """Return the known attempt: this engine starts none by itself."""
-        return attempt
+        return EngineAttempts(newest=attempt)
 
     async def kill(self, app_id: str) -> None:
         """End the app's master."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from random import Random
 from statistics import quantiles
@@ -246,7 +247,7 @@ def apps_now(simulation: Simulation) -> list[AppNow]:
     cluster_view = make_cluster_view(
         settings.cluster, active_apps=1, lease_s=settings.leases.duration_s, rule=settings.bundle_rule
     )
-    lives = simulation.fluid.forecast() | simulation.fluid.ended
+    lives = deepcopy(simulation.fluid).run_out()
     found = (_app_now(simulation, app, cluster_view, lives[app_id].ends_s) for app_id, app in simulation.apps.items())
     return [app for app in found if app is not None]
 

@@ -51,17 +51,8 @@ def make_reports(
     figures = np.full((len(outlooks), 3), np.nan)
     if any(asked):
         of_asked = np.array(asked)
-        times = times_of(list(compress(outlooks, asked)), cluster, share_if_sooner=True)
-        ideal_s = times.cluster_s * contentions[of_asked]
-        # t_shared of the empty bundle.
-        shared_s = shared_times_s(
-            cluster.rule,
-            times.empty_s,
-            spent_s=elapsed_s[of_asked] + times.switch_s,
-            share_s=times.share_s,
-            lease_s=cluster.lease_s,
-        )
-        figures[of_asked] = np.column_stack((shared_s / ideal_s, shared_s, ideal_s))
+        moment = elapsed_s[of_asked], contentions[of_asked]
+        figures[of_asked] = report_times(list(compress(outlooks, asked)), *moment, cluster)
     return [
         AppReport(
             app_id=outlook.app.app_id,
@@ -76,3 +67,18 @@ def make_reports(
         )
         for outlook, is_asked, (rho, t_shared_s, t_ideal_s) in zip(outlooks, asked, figures.tolist(), strict=True)
     ]
+
+
+def report_times(outlooks: Sequence[Outlook], elapsed_s: Floats, contentions: Floats, cluster: ClusterView) -> Floats:
+    """Rho, t_shared and t_ideal of N apps [N, 3], with arguments as of `make_reports`."""
+    times = times_of(outlooks, cluster, share_if_sooner=True)
+    ideal_s = times.cluster_s * contentions
+    # t_shared of the empty bundle.
+    shared_s = shared_times_s(
+        cluster.rule,
+        times.empty_s,
+        spent_s=elapsed_s + times.switch_s,
+        share_s=times.share_s,
+        lease_s=cluster.lease_s,
+    )
+    return np.column_stack((shared_s / ideal_s, shared_s, ideal_s))

@@ -32,7 +32,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
         forecast: The loss to come; None while too few losses were observed.
         samples: Two samples on each device type on which it ran for long enough.
         measured: The device types on which its iteration time was measured.
-        pace_guessed: Whether its iteration time is a guess: it has no estimate, and had no time to report.
+        pace_guessed: Whether its iteration time is a guess: it has no estimate and reports none.
     """
 
     job_id: str

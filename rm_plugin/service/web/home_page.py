@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import islice, takewhile
 
 from rm_plugin.service.web.apps_page import apps_table, owners_table
@@ -149,8 +148,8 @@ def _gpu(page_state: PageState, names: AppNames, gpu: GpuId) -> Markup:
 
 def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     entries = page_state.manager.entries
-    living, ended = entries.newest_first(), entries.newest_first(after=(True, -math.inf))
-    shown = [*islice(takewhile(lambda entry: not entry.ended, living), MAX_APPS), *islice(ended, MAX_ENDED)]
+    living = takewhile(lambda entry: not entry.ended, entries.newest_first())
+    shown = [*islice(living, MAX_APPS), *islice(entries.ended(), MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
     parts = [search_form("apps", "apps"), apps_table(page_state, names, shown)]

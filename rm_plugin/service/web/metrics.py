@@ -79,8 +79,8 @@ def _completion(page_state: PageState) -> Iterable[str]:
     """How long finished apps took. Archived ones are not known any more."""
     taken_s = sorted(
         entry.finished_at_s - entry.submitted_at_s
-        for entry in page_state.manager.entries
-        if entry.state is AppState.FINISHED and entry.finished_at_s is not None
+        for entry in page_state.manager.entries.newest_first([AppState.FINISHED])
+        if entry.finished_at_s is not None
     )
     if not taken_s:
         return

@@ -26,7 +26,7 @@ class AppNames:
     """Apps as links with their colour; `root` leads from the page to `/`."""
 
     def __init__(self, page_state: PageState, root: str) -> None:
-        self._names = {entry.app_id: entry.spec.name for entry in page_state.manager.entries}
+        self._entries = page_state.manager.entries
         self._root = root
         self._boxes: dict[str, Markup] = {}
         self._links: dict[str, Markup] = {}
@@ -43,7 +43,8 @@ class AppNames:
 
     def name(self, app_id: str) -> str:
         """The name that its user gave it."""
-        return self._names.get(app_id, app_id)
+        entry = self._entries.find(app_id)
+        return app_id if entry is None else entry.spec.name
 
     def short(self, app_id: str) -> str:
         """Return a short label of the app for a small box: the number at the end of its id."""

@@ -215,7 +215,7 @@ class Routes:
             raise NoIdentityError("logs are for the user of their app", remedy="sign in at /login with a token")
         reader.check_controls(entry.app_id, entry.owner)
         if (reader.user, entry.app_id) not in self._log_readers:
-            await manager.note_logs_read(entry, reader)
+            await manager.note_read(entry, reader, "logs_read")
             self._log_readers.add((reader.user, entry.app_id))
         return entry, await manager.fetch_logs(entry)
 

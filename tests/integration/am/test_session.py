@@ -107,6 +107,35 @@ def test_silent_process_at_the_address_of_the_resource_manager_counts_as_away(mo
     asyncio.run(scenario())
 
 
+class Refusing(rpc.ArbiterServiceServicer):
+    """Listens at the address of a ResourceManager that is away, and refuses every attempt."""
+
+    def __init__(self) -> None:
+        self.heard: list[pb.AmMessage] = []
+
+    async def Session(self, request_iterator, context):  # noqa: N802
+        self.heard.append(await anext(aiter(request_iterator)))
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "go away")
+        yield pb.RmMessage()
+
+
+def test_process_that_refuses_an_attempt_gets_no_token_and_the_error_says_where_it_listens() -> None:
+    async def scenario() -> None:
+        server, stranger = grpc.aio.server(), Refusing()
+        rpc.add_ArbiterServiceServicer_to_server(stranger, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        register = pb.Register(app_id="app-0001", token="secret")
+        session = RmSession(address, lambda: register, print, clock=WallClock(), give_up_s=60.0)
+        with pytest.raises(UnreachableError, match=f"what listens at {address} refuses this attempt: 'go away'"):
+            await asyncio.wait_for(session.run(), 20)
+        await server.stop(None)
+        assert [message.WhichOneof("body") for message in stranger.heard] == ["greeting"]
+        assert "secret" not in str(stranger.heard)
+
+    asyncio.run(scenario())
+
+
 def test_process_at_the_address_of_the_resource_manager_gets_no_token_and_gives_no_orders() -> None:
     async def scenario() -> tuple[Stranger, list[pb.RmMessage]]:
         server, stranger = grpc.aio.server(), Stranger()

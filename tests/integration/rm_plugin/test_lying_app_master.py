@@ -214,7 +214,7 @@ def test_phases_have_at_most_the_jobs_of_the_app(tmp_path):
     play(tmp_path, scenario, policy="fair_finish")
 
 
-def test_a_false_cost_of_a_restart_is_at_most_a_lease(tmp_path):
+def test_a_false_cost_of_a_restart_is_at_most_a_lease_or_a_minute(tmp_path):
     async def scenario(on: Stage):
         honest = await on.started(spec_of("honest", jobs=8))
         liar = await on.started(spec_of("liar", jobs=8), report_with(restart_s=1e9))
@@ -446,6 +446,58 @@ def test_session_that_never_registers_is_ended(tmp_path, monkeypatch):
             with pytest.raises(grpc.aio.AioRpcError, match="begins with a registration"):
                 async for _ in rpc.ArbiterServiceStub(channel).Session(nothing()):
                     pass
+
+    play(tmp_path, scenario)
+
+
+# ---- what belongs to others ------------------------------------------------------------------------------------------
+
+
+def test_leases_of_another_app_are_neither_released_nor_taken(tmp_path):
+    async def scenario(on: Stage):
+        victim = await on.started(spec_of("victim", jobs=8))
+        await on.until(lambda: victim.gpus == 8)
+        taken = sorted(victim.leases)
+        liar = await on.started(spec_of("liar"))
+        for no_room in (False, True):
+            liar.send(release=pb.Release(lease_ids=taken, reason="mine", no_room=no_room))
+        liar.send(job_event=pb.JobEvent(kind="job_progress", job_id="j0", detail="{}"))
+        await on.until(lambda: on.events("job_progress"))
+        again = on.connect(liar.app_id, liar.spec, held_lease_ids=taken)
+        await asyncio.wait_for(again.registered.wait(), 20)
+        assert not again.leases
+        live = on.manager.arbiter.table.live.values()
+        assert sorted(lease.lease_id for lease in live if lease.app_id == victim.app_id) == taken
+
+    play(tmp_path, scenario, policy="srtf", lease={"duration_s": 60, "checkpoint_lead_s": 0.1, "grace_s": 0.5})
+
+
+def test_events_of_the_service_and_of_other_apps_are_not_forged(tmp_path):
+    async def scenario(on: Stage):
+        victim = await on.started(spec_of("victim"))
+        liar = await on.started(spec_of("liar"))
+        for kind in ("user_acted", "lease_granted", "app_kill_wanted", "round_granted"):
+            liar.send(job_event=pb.JobEvent(kind=kind, detail='{"user": "ann", "action": "logs_read"}'))
+        detail = f'{{"app_id": "{victim.app_id}", "line": "mine"}}'
+        liar.send(job_event=pb.JobEvent(kind="job_progress", job_id="j0", detail=detail))
+        await on.until(lambda: on.events("job_progress"))
+        assert {event.app_id for event in on.events("job_progress")} == {liar.app_id}
+        assert not on.events("user_acted") and not on.events("app_kill_wanted")
+        assert all("logs_read" not in str(event.detail) for event in on.events())
+
+    play(tmp_path, scenario)
+
+
+def test_app_master_cannot_pause_or_end_another_app(tmp_path):
+    """An end has no app in it: it is of the session's app. A pause is its user's."""
+
+    async def scenario(on: Stage):
+        victim = await on.started(spec_of("victim"))
+        liar = await on.started(spec_of("liar"))
+        liar.send(finish=pb.Finish(state="PAUSED", diagnostics=victim.app_id))
+        liar.send(finish=pb.Finish(state="KILLED", diagnostics=victim.app_id))
+        await on.until(lambda: on.manager.entries.get(liar.app_id).ended)
+        assert on.manager.entries.get(victim.app_id).is_active
 
     play(tmp_path, scenario)
 

@@ -64,9 +64,12 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             bob = {"metadata": (("authorization", f"Bearer {bob_token}"),)}
             message = pb.SubmitRequest(spec=app_to_message(ANN_S_APP))
             app = (await stub.Submit(message, **ann)).app_id
-            show = pb.ShowRequest(app_id=app)
+            show, show_values = pb.ShowRequest(app_id=app), pb.ShowRequest(app_id=app, environment=True)
             seen = await stub.Show(show, **ann)
-            assert seen.user == "ann" and seen.spec.program.environment["PASSWORD"] == "of-ann"
+            assert seen.user == "ann" and dict(seen.spec.program.environment) == {"PASSWORD": "(hidden)"}
+            seen = await stub.Show(show_values, **ann)
+            assert dict(seen.spec.program.environment) == {"PASSWORD": "of-ann"}
+            assert not rm.events("user_acted", app)
             await rm.event("job_progress", app)
             # What its app master said of its own machines.
             entry = rm.server.manager.entries.get(app)
@@ -97,7 +100,7 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             seen = await stub.Show(show, **bob)
             assert (seen.user, seen.state, len(seen.leases)) == ("ann", "RUNNING", 1)
             listed = (await stub.List(pb.ListRequest(), **bob)).apps[0]
-            for shown in (seen, listed):
+            for shown in (seen, listed, await stub.Show(show_values, **bob)):
                 assert not shown.HasField("spec") and not shown.jobs and not shown.folder and not shown.page_url
                 assert not shown.waits_for
             for watched in (app, ""):
@@ -335,10 +338,12 @@ def test_administrator_of_a_queue_controls_the_apps_of_this_queue_alone(tmp_path
             hers, other = await submitted("vision"), await submitted("default")
             await rm.event("job_progress", hers)
             seen = await stub.Show(pb.ShowRequest(app_id=hers), **vera)
+            assert seen.spec.program.environment["PASSWORD"] == "(hidden)"
+            seen = await stub.Show(pb.ShowRequest(app_id=hers, environment=True), **vera)
             assert seen.spec.program.environment["PASSWORD"] == "of-ann"
             assert [chunk async for chunk in stub.Logs(pb.LogsRequest(app_id=hers), **vera)]
-            (read,) = [event for event in rm.events("user_acted", hers) if event.detail["action"] == "logs_read"]
-            assert read.detail["user"] == "vera"
+            reads = [(event.detail["action"], event.detail["user"]) for event in rm.events("user_acted", hers)]
+            assert reads == [("environment_read", "vera"), ("logs_read", "vera")]
             assert {row.queue for row in (await stub.Usage(pb.UsageRequest(), **vera)).rows} == {"vision"}
             assert not (await stub.Show(pb.ShowRequest(app_id=other), **vera)).HasField("spec")
             denied = grpc.StatusCode.PERMISSION_DENIED

@@ -69,7 +69,12 @@ class FakeService(rpc.ClientServiceServicer):
         statuses = self.apps.get(request.app_id) or (named[0] if named else None)
         if statuses is None:
             context.abort(grpc.StatusCode.NOT_FOUND, f"unknown app: {request.app_id!r}")
-        return statuses.pop(0) if len(statuses) > 1 else statuses[0]
+        shown = pb.AppStatus()
+        shown.CopyFrom(statuses.pop(0) if len(statuses) > 1 else statuses[0])
+        if not request.environment:
+            for variable in shown.spec.program.environment if shown.HasField("spec") else ():
+                shown.spec.program.environment[variable] = "(hidden)"
+        return shown
 
     def Kill(self, request, context):
         if self.refuse:

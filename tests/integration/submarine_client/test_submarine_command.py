@@ -169,6 +169,7 @@ def test_logs_name_their_sources_as_these_take_turns(rm: FakeRm, capsys: pytest.
 def test_resume_submits_a_failed_app_with_its_checkpoints(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["app", "submit", SEARCH]) == 0
     spec = rm.service.submitted[0]
+    spec.program.environment["KEY"] = "value"
     rm.service.apps["app-0001"] = [pb.AppStatus(app_id="app-0001", state="FAILED", spec=spec, checkpoint_uri="/c")]
     capsys.readouterr()
     assert main(["app", "resume", "app-0001"]) == 0
@@ -275,9 +276,12 @@ def test_watch_lists_again_until_ctrl_c(rm: FakeRm) -> None:
 
 def test_resubmit_sends_the_same_specification_as_a_new_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["app", "submit", SEARCH]) == 0
+    spec = rm.service.submitted[0]
+    spec.program.environment["KEY"] = "value"
+    rm.service.add("app-0001", "FINISHED", spec=spec)
     assert main(["app", "resubmit", "app-0001"]) == 0
     assert capsys.readouterr().out == "app-0001\napp-0002\n"
-    assert rm.service.submitted[0] == rm.service.submitted[1]
+    assert rm.service.submitted[1] == spec
 
 
 def test_events_leave_out_the_progress_of_jobs(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:

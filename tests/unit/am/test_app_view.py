@@ -5,7 +5,7 @@ from agent_cases import cluster_of
 from msgspec.structs import replace
 
 from am.app_view import (
-    PRIOR_SERIAL_ITERATION_S,
+    UNKNOWN_PACE_S,
     JobProgress,
     app_view,
     at_once_gpus,
@@ -85,10 +85,13 @@ class TestWork:
 
     def test_unknown_iteration_time_uses_prior(self):
         unknown = JobProgress(spec=SPECS[0], profile=JobProfile())
-        assert unknown.serial_iteration_s == PRIOR_SERIAL_ITERATION_S
-        assert unknown.pace_guessed
-        assert unknown.view_with(1).pace_guessed
-        assert not replace(unknown, silent=True).pace_guessed
+        gpus, iterations = SPECS[0].shape.demand_max_gpus, SPECS[0].iterations_total
+        assert unknown.serial_iteration_s == 600.0 * gpus / iterations, "a lease on its largest gang"
+        assert replace(unknown, silent=True).serial_iteration_s == UNKNOWN_PACE_S * gpus / iterations
+        for each in (unknown, replace(unknown, silent=True)):
+            assert each.pace_guessed
+            assert each.view_with(1).pace_guessed
+        assert not replace(unknown, siblings_iteration_s=2.0).pace_guessed
         assert not progress("a", 1.0).view_with(1).pace_guessed
 
 

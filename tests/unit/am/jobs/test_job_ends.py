@@ -6,6 +6,7 @@ import os
 
 import pytest
 from attempt_cases import SLOT
+from taken_threads import all_common_threads_taken
 
 from am.checkpoints.folder import FolderStore
 from am.jobs.gang import PEER_GRACE_S
@@ -33,6 +34,21 @@ def test_job_that_ends_by_itself_while_it_is_stopped_is_done(attempt, exit_code,
 
     asyncio.run(scenario())
     assert one.jobs["j0"].state is state
+
+
+def test_looks_at_checkpoints_have_threads_of_their_own(attempt):
+    """The checkpoints may be on HDFS, which may be away."""
+    one = attempt(tuner="single", iterations=1, jobs=("j0",))
+
+    async def scenario():
+        async with all_common_threads_taken():
+            await one.start("j0")
+            one.runner.stop(one.jobs["j0"], "its lease ends")
+            one.jobs["j0"].handles[0].end(75)
+            await one.ended("j0")
+
+    asyncio.run(scenario())
+    assert one.jobs["j0"].state is JobState.WAITING
 
 
 def test_job_that_is_stopped_while_it_waits_for_room_can_start_again(attempt, monkeypatch):
@@ -163,13 +179,15 @@ class TestExitCodeZero:
         self.logged(one, "INFO:tensorflow:loss = nan, step = 30", validation)
         assert self.end(one).loss == 0.2
 
-    def test_search_without_any_loss_says_that_none_is_the_best(self, attempt):
-        one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"))
+    def test_search_without_any_finite_loss_says_that_none_is_the_best(self, attempt):
+        one = attempt(tuner="single", iterations=30, jobs=("j0", "j1"))
+        self.logged(one, "INFO:tensorflow:loss = nan, step = 30")
         for job_id in ("j0", "j1"):
             self.end(one, job_id)
         assert one.app.search.best() == ""
-        doubt = "no job logged a loss that the profiler reads, so none is known to be the best"
-        assert _outcome(one.app) == (AppState.FINISHED, doubt)
+        state, doubts = _outcome(one.app)
+        assert state is AppState.FINISHED
+        assert doubts.startswith("the newest loss of j0, which ranks first, is NaN or infinite")
 
     @pytest.mark.parametrize("jobs", [("j0",), ("j0", "j1")])
     def test_search_that_ends_with_nan_says_so_and_none_is_the_best(self, attempt, jobs):

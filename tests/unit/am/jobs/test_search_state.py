@@ -401,8 +401,44 @@ def test_a_silent_job_and_one_without_a_length_take_no_pace_from_others(tmp_path
     run_on(search.jobs["j0"], "", 0.5)
     search.progressed(search.jobs["j0"])
     progress = search.progress()
-    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1", "j2", "j3")] == [0.5, 1440.0, 0.5, 0.1]
+    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1", "j2", "j3")] == [0.5, 1440.0, 0.5, 600.0]
     assert [progress[job_id].pace_known for job_id in ("j0", "j1", "j2", "j3")] == [True, False, False, False]
+
+
+def test_jobs_that_ended_say_what_silent_ones_of_their_app_will_take(tmp_path):
+    app = spec(tuner="single", estimate=Estimate())
+    one = Bench(tmp_path, replace(app, jobs=tuple(replace(job, iterations_total=1) for job in app.jobs)))
+
+    def run_for(job_id, seconds):
+        profile = one.start(job_id).profile
+        profile.started(1, Level.SLOT)
+        for now_s in range(0, seconds + 1, 5):
+            profile.look(float(now_s))
+
+    assert all(job.pace_guessed for job in one.search.progress().values())
+    for job_id, seconds in (("j0", 20), ("j1", 40), ("j2", 25)):
+        run_for(job_id, seconds)
+    for job_id in ("j0", "j1"):
+        one.search.jobs[job_id].gpus = ()
+        one.search.target_reached(one.search.jobs[job_id])
+    progress = one.search.progress()
+    # The third has run for twice 25 s already, the fourth waits.
+    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1", "j2", "j3")] == [20.0, 40.0, 50.0, 30.0]
+    assert not any(job.pace_guessed for job in progress.values())
+    assert one.search.work_total_gpu_s == 20 + 40 + 50 + 30
+
+
+@pytest.mark.parametrize(("lease_s", "silent_from_s"), [(20.0, 10), (600.0, 45)])
+def test_a_job_is_silent_after_half_a_lease_at_most(bench, lease_s, silent_from_s):
+    one = bench(replace(spec(), estimate=Estimate()))
+    one.search._lease_s = lease_s
+    profile = one.search.jobs["j0"].profile
+    profile.started(1, Level.SLOT)
+    seen = []
+    for now_s in range(60):
+        profile.look(float(now_s))
+        seen.append(one.search.progress()["j0"].silent)
+    assert seen.index(True) == silent_from_s + 1
 
 
 def test_a_job_that_states_other_speeds_keeps_them(tmp_path):

@@ -59,7 +59,7 @@ def test_metric_of_mode_max_promotes_the_higher_values_and_shows_them(attempt):
 def test_unread_declared_metric_makes_the_search_unreadable_although_losses_are_read(attempt):
     one = attempt(metric=MetricSpec(name="auc"))
     run(one, "j0", "step=10 loss=0.5")
-    assert "1 lines seen, no auc yet; first line" in one.app.search.unreadable
+    assert "1 line seen, no auc yet; first line" in one.app.search.unreadable
 
 
 def test_losses_that_are_no_numbers_are_read(attempt):
@@ -83,7 +83,33 @@ def test_search_without_a_wanted_metric_ends_without_doubt_about_it(attempt):
         run(one, job_id, "hello")
     state, doubts = _outcome(one.app)
     assert state is AppState.FINISHED
-    assert "no job logged a loss" not in doubts
+    assert "no metric" not in doubts
+
+
+def test_search_of_jobs_that_run_to_their_end_without_a_metric_fails_with_the_remedy(attempt):
+    one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"))
+    run(one, "j0")
+    run(one, "j1", "hello")
+    assert one.app.search.unreadable == "", "no job is stopped for it"
+    assert _outcome(one.app) == (
+        AppState.FAILED,
+        "no metric was read, so no job is known to be the best: j1: 1 line seen, none understood; first line: 'hello';"
+        " declare `metric`, print `step=.. loss=..`, or call themis.report; or write `metric: none`",
+    )
+
+
+def test_one_metric_that_is_read_is_enough(attempt):
+    one = attempt(tuner="single", iterations=10, jobs=("j0", "j1"))
+    run(one, "j0", "hello")
+    run(one, "j1", "step=10 loss=0.5")
+    assert _outcome(one.app)[0] is AppState.FINISHED
+    assert one.app.search.best() == "j1"
+
+
+def test_lone_job_without_a_metric_finishes(attempt):
+    one = attempt(tuner="single", iterations=1, jobs=("j0",))
+    run(one, "j0", "hello")
+    assert _outcome(one.app)[0] is AppState.FINISHED
 
 
 def watched(one, job_id, seconds, *lines):
@@ -104,10 +130,21 @@ def test_job_without_pace_and_metric_is_marked_within_a_minute(attempt):
     one = attempt()
     assert UNREAD_AFTER_S < 60
     health = watched(one, "j0", 60, "hello")
-    assert health.startswith("pace unknown and no metric: 1 lines seen, none understood; first line: 'hello'")
+    assert health.startswith("pace unknown and no metric: 1 line seen, none understood; first line: 'hello'")
     [(job_id, detail)] = one.details("metric_unread")
     assert (job_id, detail) == ("j0", {"lines_seen": 1, "first_line": "hello"})
     assert not job_status(one.app, one.jobs["j0"], one.app.search.plan()).pace_known
+
+
+def test_lone_job_of_unknown_pace_is_told_of_the_estimate_and_not_of_the_shells_words(attempt):
+    one = attempt(tuner="single", jobs=("j0",))
+    health = watched(one, "j0", 60, "Terminated", "hello", "Killed")
+    assert health.startswith("pace unknown: 1 line seen, none understood; first line: 'hello'; declare `metric`")
+    assert health.endswith(", or set estimate.serial_iteration_s")
+
+
+def test_jobs_that_run_to_their_end_are_marked_too(attempt):
+    assert watched(attempt(tuner="single"), "j0", 60, "hello").startswith("pace unknown and no metric: 1 line seen")
 
 
 def test_job_whose_losses_are_read_is_not_told_that_nothing_was_understood(attempt):

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from fake_docker import FakeDocker
+from taken_threads import all_common_threads_taken
 
 from am.runtimes.docker_source import DockerSource, TaskContainers, exit_of
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest, TaskExit, TaskLaunch
@@ -87,6 +88,18 @@ def test_discarded_containers_are_removed():
         await source.discard("unknown")
         await source.close()
         assert fake.boxes == {}
+
+    run(scenario)
+
+
+def test_other_parts_do_not_hold_up_calls_to_docker():
+    async def scenario(source, fake):
+        async with all_common_threads_taken():
+            await source.acquire(wish("a"))
+            next(iter(fake.boxes.values())).end(3)
+            assert await source.gone("a") == TaskExit(exit_code=3)
+            await source.acquire(wish("b"))
+            await source.close()
 
     run(scenario)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fake_docker import FakeDocker, api_error
 from losable_lock import LosableLock
+from taken_threads import all_common_threads_taken
 
 from am.runtimes.docker_source import TaskContainers
 from rm_plugin.engines import docker_launcher
@@ -89,6 +90,17 @@ def run(tmp_path, monkeypatch):
         asyncio.run(whole())
 
     return run
+
+
+def test_other_parts_do_not_hold_up_calls_to_docker(run):
+    async def scenario(world):
+        async with all_common_threads_taken():
+            await world.launcher.launch(world.order())
+            world.master().end(0)
+            await world.until(lambda: world.exits)
+            await world.launcher.kill("app-1")
+
+    run(scenario)
 
 
 def test_attempt_is_container_with_rm_address(run, tmp_path):
@@ -300,6 +312,15 @@ def test_shutdown_reports_no_end(run):
 
     run(scenario)
     assert worlds[0].exits == []
+
+
+@pytest.mark.parametrize(("user", "shown"), [("1234:5678", "1234:5678"), ("", f"{os.getuid()}:{os.getgid()}")])
+def test_start_says_that_the_apps_of_all_users_share_one(monkeypatch, caplog, user, shown):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(DockerHost, "connect", lambda url: DockerHost(FakeDocker()))
+    caplog.set_level("INFO")
+    asyncio.run(DockerEngine(settings(docker={"image": "image", "user": user}), cluster()).open())
+    assert f"app masters and tasks of all users run as {shown} in their containers" in caplog.text
 
 
 # ---- what cannot be used --------------------------------------------------------------------------------------------

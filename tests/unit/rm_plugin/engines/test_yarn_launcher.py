@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from rm_plugin.engines import yarn_launcher
 from rm_plugin.engines.folder_lock import LockLostError
-from rm_plugin.engines.port import AmExit, AmLaunch
+from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from themis.config.rm_settings import YarnSettings
 from themis.errors import UnreachableError
-from themis.hadoop.values import AppReport, AppState, FinalStatus
+from themis.hadoop.values import AppReport, AppState, AttemptReport, FinalStatus
 
 TEMPLATE = AmTemplate(
     python="py", environment={"A": "1", "THEMIS_APP_DIR": "theirs"}, templates={"PYTHONPATH": "{{PWD}}/x"},
@@ -29,6 +29,7 @@ class FakeYarn:
     def __init__(self):
         self.apps = {}
         self.submissions = []
+        self.ended_attempts = ()
 
     def submit(self, submission):
         self.submissions.append(submission)
@@ -42,6 +43,9 @@ class FakeYarn:
 
     def reports(self, *, tags=(), states=()):
         return tuple(app for app in self.apps.values() if set(tags) & app.tags and (not states or app.state in states))
+
+    def attempts(self, yarn_app_id):
+        return self.ended_attempts
 
     def kill(self, yarn_app_id, reason):
         self.end(yarn_app_id, AppState.KILLED, diagnostics=reason)
@@ -324,6 +328,46 @@ def test_end_is_reported_once_after_containers_ended(living):
         return exits
 
     assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, restarts=1, pid=1, exit_code=None)]
+
+
+@pytest.mark.parametrize(
+    ("code", "taken"), [(-100, {3}), (-101, {3}), (-102, {3}), (-106, {3}), (-104, set()), (1, set())]
+)
+def test_attempts_that_the_site_took_are_told(living, code, taken):
+    """They are attempts of the app: the application began as attempt 3."""
+    yarn = FakeYarn()
+    words = f"AM Container for appattempt_17_0001_000001 exited with  exitCode: {code}\nFailing this attempt."
+    yarn.ended_attempts = (
+        AttemptReport(number=1, diagnostics=words),
+        AttemptReport(number=2, diagnostics="AM Container for appattempt_17_0001_000002 exited with  exitCode: 1"),
+    )
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(attempt=3))
+        yarn.apps["application_17_0001"] = replace(yarn.apps["application_17_0001"], attempt=2)
+        attempts = await launcher.attempts("app-1", 3)
+        yarn.end("application_17_0001", AppState.FAILED)
+        await until(lambda: exits)
+        return attempts, exits[0].taken
+
+    assert run(yarn, scenario) == (EngineAttempts(newest=4, taken=frozenset(taken)), taken)
+
+
+def test_end_is_reported_also_if_yarn_does_not_say_how_the_attempts_ended(living, monkeypatch):
+    yarn = FakeYarn()
+
+    def away(_yarn_app_id):
+        raise UnreachableError("YARN is unavailable")
+
+    monkeypatch.setattr(yarn, "attempts", away)
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        yarn.end("application_17_0001", AppState.FAILED)
+        await until(lambda: exits)
+        return exits[0].taken
+
+    assert run(yarn, scenario) == frozenset()
 
 
 SCRIPT_FAILED = """\

@@ -82,8 +82,8 @@ def test_app_that_was_paused_arrives_anew_and_is_not_due_earlier(make_snapshot):
     memory = POLICY.decide(later(without, memory, 1_000.0, {})).memory
     assert set(memory.apps) == {"small"}
     back = replace(shot, apps=tuple(replace(app, submitted_at_s=50_000.0) for app in shot.apps))
-    fluid, metered = advance(later(back, memory, 51_000.0, {"large": 6_000.0, "small": 6_000.0}))
-    due_s = due_times_s(fluid, metered)
+    fluid, memory = advance(later(back, memory, 51_000.0, {"large": 6_000.0, "small": 6_000.0}))
+    due_s = due_times_s(fluid, memory.apps)
     assert due_s["large"] >= 51_000.0 + 100_000.0
 
 
@@ -177,6 +177,24 @@ def test_guess_is_replaced_once_by_what_the_app_has_left(make_snapshot, gpus_of)
             shot, decision.memory, 1_200.0, {"small": 7_200.0}, reports={**shot.reports, "small": report}
         )
         assert POLICY.decide(shot_later).memory.apps["small"].work_gpu_s == 56_400.0
+
+
+def test_larger_guess_replaces_a_smaller_one_and_forgets_nothing(make_snapshot, gpus_of):
+    """A small app guesses 600 s a job, then a day. What it has had by then still counts."""
+    shot = two_apps(make_snapshot)
+
+    def guess(seconds):
+        small = replace(shot.reports["small"], phases_left=(phase(6, seconds),), provisional=True)
+        return {**shot.reports, "small": small}
+
+    first = POLICY.decide(replace(shot, reports=guess(600.0)))
+    assert totals(gpus_of(first))["small"] == 5
+    second = POLICY.decide(later(shot, first.memory, 600.0, {"small": 3_600.0}, reports=guess(86_400.0)))
+    assert totals(gpus_of(second))["large"] >= 5
+    app = second.memory.apps["small"]
+    assert (app.work_gpu_s, app.done_gpu_s, app.provisional) == (6 * 86_400.0, 3_600.0, True)
+    third = POLICY.decide(later(shot, second.memory, 1_200.0, {"small": 3_600.0}, reports=guess(1.0)))
+    assert third.memory.apps["small"].work_gpu_s == 6 * 86_400.0
 
 
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):

@@ -37,7 +37,7 @@ def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
         case.manager.rounds = SimpleNamespace(
             trigger=lambda why: None, lease_ends_moved=lambda: None, demand_changed=lambda: None
         )
-        entry = case.running("mine", rho=1.5, progress=0.4)
+        entry = case.running("mine", progress=0.4)
         entry.page_url, entry.engine_id = "http://node:1/", "application_1_0001"
         await how(case.manager, entry)
         await case.manager.app_masters.close()
@@ -135,7 +135,7 @@ def test_final_rho_is_of_final_report(tmp_path, how, rho, progress):
 def test_heartbeat_after_end_changes_nothing(tmp_path):
     async def how(manager, entry):
         await killed_by_force(manager, entry)
-        await tell(manager, entry, heartbeat=pb.Heartbeat(progress=0.9, rho=2.0))
+        await tell(manager, entry, heartbeat=pb.Heartbeat(progress=0.9))
 
     case, entry = ended(tmp_path, how)
     assert entry.progress == 0.4

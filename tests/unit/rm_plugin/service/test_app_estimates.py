@@ -29,7 +29,7 @@ def run(check, *racks):
 
 def test_rho_is_the_estimated_time_over_that_on_the_fluid_cluster():
     def check(case):
-        entry = case.running("a", rho=9.0, progress=0.5)
+        entry = case.running("a", progress=0.5)
         case.grant(app_0001={"m00": 4})
         case.clock.advance_to(case.clock.now_s() + 100.0)
         estimate = case.manager.estimates.estimate(entry)
@@ -52,7 +52,7 @@ def test_app_without_a_heartbeat_has_neither_estimate_nor_rho():
 
 def test_ended_app_has_its_final_rho_and_does_not_wait():
     def check(case):
-        entry = case.running("a", rho=9.0)
+        entry = case.running("a")
         entry.finish = pb.Finish(state="FINISHED", rho={"themis": 0.5}, declaration=entry.heartbeat.declaration)
         entry.update(state=AppState.FINISHED, finished_at_s=entry.submitted_at_s + 1500.0)
         assert case.manager.estimates.rho(entry) == pytest.approx(1.5)
@@ -71,8 +71,8 @@ def waiting(case, **changes):
 
 def test_reason_is_the_first_that_is_the_case():
     def check(case):
-        case.running("holder", rho=1.0)
-        case.running("waits", rho=2.0, unmet=4)
+        case.running("holder")
+        case.running("waits", unmet=4)
         case.grant(app_0001={"m00": 3})
         shape = replace(case.entries.get("app-0002").shapes["job-0"], min_tasks=2)
         assert waiting(case, shapes={"job-0": shape}).reason == "1 GPU free, and its smallest gang needs 2"
@@ -98,7 +98,7 @@ def test_free_gpus_that_an_app_alone_does_not_get_are_not_left_to_others():
 
 def test_app_that_holds_all_it_can_use_does_not_wait_while_its_master_starts():
     def check(case):
-        entry = case.running("starts", rho=1.0, unmet=4)
+        entry = case.running("starts", unmet=4)
         most = entry.spec.demand_max_gpus
         assert case.manager.estimates.waiting(entry) is not None
         case.grant(app_0001={"m00": most})
@@ -109,8 +109,8 @@ def test_app_that_holds_all_it_can_use_does_not_wait_while_its_master_starts():
 
 def test_full_cluster_is_the_reason_with_the_end_of_the_next_leases():
     def check(case):
-        case.running("holder", rho=1.0)
-        case.running("waits", rho=2.0, unmet=4)
+        case.running("holder")
+        case.running("waits", unmet=4)
         case.grant(app_0001={"m00": 4})
         found = waiting(case)
         assert found.reason == "no GPU is free: all 4 are leased; the next leases end in 10:00 min"
@@ -134,8 +134,8 @@ def test_app_that_waits_is_expected_to_start_and_end_after_the_one_that_holds_al
 
 def test_apps_served_before_it_are_ahead():
     def check(case):
-        case.running("earlier", rho=1.0, unmet=4).submitted_at_s -= 5000.0
-        case.running("waits", rho=2.0, unmet=4)
+        case.running("earlier", unmet=4).submitted_at_s -= 5000.0
+        case.running("waits", unmet=4)
         found = waiting(case)
         assert (found.rank, found.of, found.ahead) == (2, 2, ("app-0001",))
         assert found.reason == "4 GPUs free, and fair_finish serves 1 app before it"
@@ -146,9 +146,9 @@ def test_apps_served_before_it_are_ahead():
 @pytest.mark.parametrize(("weight", "rank"), [(1.0, 2), (3.0, 1)])
 def test_place_follows_from_the_weights_of_users(weight, rank):
     def check(case):
-        entry = case.running("two-parts", user="anna", rho=1.0, unmet=4)
-        case.running("other-part", user="anna", rho=1.0, unmet=4)
-        case.running("whole", user="bob", rho=1.0, unmet=4, progress=0.3)
+        entry = case.running("two-parts", user="anna", unmet=4)
+        case.running("other-part", user="anna", unmet=4)
+        case.running("whole", user="bob", unmet=4, progress=0.3)
         queues = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=weight)})})
         case.arbiter.requeue(queues, now_s=case.clock.now_s())
         assert case.manager.estimates.waiting(entry).rank == rank
@@ -158,7 +158,7 @@ def test_place_follows_from_the_weights_of_users(weight, rank):
 
 def test_status_says_how_much_more_an_app_wants_and_where_its_page_is():
     def check(case):
-        entry = case.running("a", rho=1.0, unmet=4)
+        entry = case.running("a", unmet=4)
         case.manager.page_url = "http://127.0.0.1:8651/"
         status = app_status(case.manager, entry, whole=True)
         assert (status.gpus_unmet, status.app_page_url) == (4, f"http://127.0.0.1:8651/apps/{entry.app_id}")
@@ -170,8 +170,8 @@ def test_status_says_how_much_more_an_app_wants_and_where_its_page_is():
 
 def test_app_that_overran_its_declaration_is_expected_to_need_three_times_as_much_again():
     def check(case):
-        entry = case.running("liar", rho=1.0, unmet=4, progress=0.9)
-        case.running("honest", rho=1.0, unmet=4)
+        entry = case.running("liar", unmet=4, progress=0.9)
+        case.running("honest", unmet=4)
         metered = MeteredApp(work_gpu_s=100.0, whole_time_s=25.0, done_gpu_s=200_000.0)
         memory = DueDateMemory(fluid=FluidState(gpus=4, now_s=0.0), apps={entry.app_id: metered})
         case.arbiter._memory = memory
@@ -192,7 +192,7 @@ def test_forecast_of_many_apps_is_made_beside_the_loop_and_equals_one_made_at_on
     async def scenario(at_once_apps):
         monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", at_once_apps)
         case = RmCase(((4,),))
-        entry = case.running("a", rho=9.0, progress=0.5)
+        entry = case.running("a", progress=0.5)
         case.grant(app_0001={"m00": 4})
         first = case.manager.estimates.estimate(entry)
         async with asyncio.timeout(30):
@@ -218,7 +218,7 @@ def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
         in_thread(monkeypatch)
         monkeypatch.setattr(app_estimates, "packed_prospects", failing)
         case = RmCase(((4,),))
-        entry = case.running("a", rho=9.0)
+        entry = case.running("a")
         estimates = case.manager.estimates
         estimates.rho(entry)
         async with asyncio.timeout(30):
@@ -235,7 +235,7 @@ def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
 def test_failed_forecast_leaves_no_estimates_of_the_one_before(monkeypatch):
     async def scenario():
         case = RmCase(((4,),))
-        entry = case.running("a", rho=9.0)
+        entry = case.running("a")
         estimates = case.manager.estimates
         assert estimates.estimate(entry) is not None
 
@@ -258,7 +258,7 @@ def test_apps_beyond_the_bound_of_a_forecast_have_no_estimate(monkeypatch):
     monkeypatch.setattr(app_estimates, "_MAX_APPS", 1)
 
     def check(case):
-        first, second = case.running("a", rho=1.0), case.running("b", rho=1.0)
+        first, second = case.running("a"), case.running("b")
         assert case.manager.estimates.estimate(first) is not None
         assert case.manager.estimates.estimate(second) is None
 
@@ -267,7 +267,7 @@ def test_apps_beyond_the_bound_of_a_forecast_have_no_estimate(monkeypatch):
 
 def test_largest_rho_is_that_of_an_active_app():
     def check(case):
-        first, second = case.running("a", rho=1.0), case.running("b", rho=1.0)
+        first, second = case.running("a"), case.running("b")
         estimates = case.manager.estimates
         assert estimates.max_rho() == max(estimates.rho(first), estimates.rho(second))
         largest, other = sorted((first, second), key=estimates.rho, reverse=True)
@@ -282,7 +282,7 @@ def test_stop_ends_the_worker_also_as_it_makes_a_forecast(monkeypatch, caplog):
         monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
         before = set(psutil.Process().children())
         case = RmCase(((4,),))
-        case.manager.estimates.rho(case.running("a", rho=9.0))
+        case.manager.estimates.rho(case.running("a"))
         # The worker, and the process by which Python tracks shared memory.
         started = [each for each in set(psutil.Process().children()) - before if "spawn_main" in each.cmdline()[-2]]
         for worker in started:

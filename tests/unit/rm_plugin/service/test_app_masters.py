@@ -315,6 +315,28 @@ def test_losses_of_app_masters_an_hour_apart_never_end_the_app(tmp_path: Path) -
     run(scenario, tmp_path, None)
 
 
+def test_attempts_that_the_site_took_do_not_count(tmp_path: Path) -> None:
+    """YARN started attempts 2 and 3 by itself: the nodes of 1 and 3 were lost. Attempts 2 and 4 failed."""
+
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+
+        def register(attempt, taken):
+            message = pb.Register(app_id=entry.app_id, attempt=attempt, pid=5)
+            return lambda change: case.manager.app_masters.note_next_attempt(change, entry, message, taken)
+
+        await case.manager.changes.make(register(2, {1}))
+        assert (entry.failed_at_s, entry.excused_attempts) == ((), 1)
+        ended = AmExit(app_id=entry.app_id, attempt=3, restarts=2, pid=1, exit_code=1, taken=frozenset({1, 3}))
+        await case.manager.app_masters.am_exited(ended)
+        assert (entry.state, len(entry.failed_at_s), entry.excused_attempts) == (AppState.ACCEPTED, 1, 2)
+        assert (entry.attempt, engine.launched[-1].attempts_left) == (4, 1)
+        await lose(case, entry)
+        assert entry.state is AppState.FAILED
+
+    run(scenario, tmp_path, None)
+
+
 def test_restart_of_the_resource_manager_remembers_when_attempts_failed(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
@@ -424,7 +446,7 @@ def test_loss_of_an_app_master_is_not_in_the_diagnostics_of_an_app_that_ended_ot
 def test_look_at_apps_of_which_nothing_is_due_starts_no_task(tmp_path):
     async def scenario(case, engine):
         for number in range(3):
-            case.running(f"app-{number}", rho=1.0).last_seen_s = case.clock.now_s()
+            case.running(f"app-{number}").last_seen_s = case.clock.now_s()
         before = len(asyncio.all_tasks())
         case.manager.app_masters.check_apps()
         assert len(asyncio.all_tasks()) == before

@@ -28,6 +28,7 @@ SPEC = AppSpec(
 FACTS = AppFacts(
     spec=SPEC,
     cluster=CLUSTER,
+    available_gpus=8,
     free_gpus=8,
     kept=Allocation(),
     elapsed_s=100.0,
@@ -92,8 +93,9 @@ def test_held_gang_is_among_the_leases():
     assert believed(report(claim), kept=kept).demands == (claim,)
 
 
-def test_restart_costs_at_most_a_lease():
-    assert believed(report(restart_s=1e9)).restart_s == 600.0
+@pytest.mark.parametrize(("lease_s", "restart_s"), [(600.0, 600.0), (5.0, 60.0)])
+def test_restart_costs_at_most_a_lease_or_a_minute(lease_s, restart_s):
+    assert believed(report(restart_s=1e9), lease_s=lease_s).restart_s == restart_s
 
 
 def test_slowdown_is_bounded():
@@ -108,8 +110,49 @@ def test_phase_has_the_jobs_of_the_app():
 
 
 def test_rho_is_that_of_the_latest_believable_end():
-    # 100 + 10 + 1.25 * (600 + 1.25 * (2 * 800 / 4 + 400)) s over 200 s.
-    assert believed(report(rho=1e9, t_shared_s=2e11)).rho == pytest.approx(2110.0 / 200.0)
+    # 100 + 10 + 1.25 * 600 + 1.25 * (800 + 400) / 4 s over 200 s. The share are two gangs of two GPUs.
+    assert believed(report(rho=1e9, t_shared_s=2e11)).rho == pytest.approx(1235.0 / 200.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "share_s"),
+    [
+        # One gang of two GPUs, for both jobs one after the other.
+        ({"active_apps": 4}, 1.25 * 800 / 2),
+        # Half of the smallest gang: twice as long.
+        ({"active_apps": 8}, 1.25 * 800 / 2 * 2),
+        # A machine is lost: of eight GPUs four are shared.
+        ({"available_gpus": 4}, 1.25 * 800 / 2),
+        # Two gangs of four GPUs.
+        ({"active_apps": 1}, 1.25 * (800 + 400) / 8),
+    ],
+)
+def test_latest_believable_end_is_on_the_fair_share(facts, share_s):
+    shared_s = believed(report(rho=1e9, t_shared_s=2e11), **facts).t_shared_s
+    assert shared_s == pytest.approx(100 + 10 + 1.25 * 600 + share_s)
+
+
+@pytest.mark.parametrize(("active_apps", "slowdown"), [(1, 3.0), (2, 1.5)])
+def test_latest_believable_end_has_s_of_the_level_at_which_the_gangs_of_the_share_fit(active_apps, slowdown):
+    """Machines have two slots of two GPUs. Gangs of four GPUs span a machine, those of two fit into a slot."""
+    far = Slowdown(1.5, 3.0, 5.0, 10.0)
+    claim = report(demand("j0", slowdown=far), demand("j1", slowdown=far), rho=1e9, t_shared_s=2e11)
+    cut = believed(claim, active_apps=active_apps, cluster=cluster_of((2, 2), (2, 2)))
+    share_s = slowdown * (800 + 400) / (8 / active_apps)
+    assert cut.t_shared_s == pytest.approx(100 + 10 + 1.25 * 600 + share_s)
+
+
+@pytest.mark.parametrize("available_gpus", [0, 1])
+def test_rho_is_bounded_if_the_machines_for_the_smallest_gang_are_gone(available_gpus):
+    claim = report(rho=1e9, t_shared_s=2e11)
+    assert 1.0 < believed(claim, cluster=cluster_of((1,)), available_gpus=available_gpus).rho < 100.0
+
+
+def test_later_phases_are_believed_to_run_on_the_gpus_of_the_first():
+    """Its one job can use four of eight GPUs."""
+    phases = tuple(PhaseLeft(jobs=jobs, work_gpu_s=800.0, longest_gpu_s=800.0 / jobs, gang_gpus=4) for jobs in (1, 2))
+    cut = believed(report(demand("j0"), rho=1e9, t_shared_s=2e11, phases_left=phases), active_apps=1)
+    assert cut.t_shared_s == pytest.approx(100 + 10 + 1.25 * 600 + 1.25 * (800 / 4 + (800 + 400) / 4))
 
 
 @pytest.mark.parametrize("by_type", [(("gpu", 1e-6),), (("gpu", 1.0), ("absent", 1e-6))])
@@ -120,15 +163,16 @@ def test_rho_counts_at_a_tenth_of_the_stated_speed_at_least(by_type):
     assert believed(slow).rho <= 10 * honest.rho
 
 
-def test_ideal_time_holds_half_of_the_work_left():
-    # 2 * 400 / 8 s.
-    assert believed(report(rho=9e8, t_ideal_s=1e-6)).t_ideal_s == 100.0
+def test_ideal_time_holds_the_work_left():
+    # 2 * 800 / 8 s, of which an honest app may declare 5 % too little.
+    assert believed(report(rho=9e8, t_ideal_s=1e-6)).t_ideal_s == pytest.approx(200.0 / 1.05)
 
 
-@pytest.mark.parametrize(("gpus", "ideal_s"), [(4, 200.0), (16, 100.0)])
+@pytest.mark.parametrize(("gpus", "ideal_s"), [(4, 400.0), (16, 200.0)])
 def test_ideal_time_is_on_the_gpus_of_the_cluster_that_the_app_can_use(gpus, ideal_s):
     """The app can use eight."""
-    assert believed(report(rho=9e8, t_ideal_s=1e-6), cluster=cluster_of((gpus,))).t_ideal_s == ideal_s
+    claim = report(rho=9e8, t_ideal_s=1e-6)
+    assert believed(claim, cluster=cluster_of((gpus,))).t_ideal_s == pytest.approx(ideal_s / 1.05)
 
 
 def test_measured_speed_may_be_relative_to_that_on_the_slowest_type_of_the_specification():
@@ -138,12 +182,12 @@ def test_measured_speed_may_be_relative_to_that_on_the_slowest_type_of_the_speci
     cluster = replace(CLUSTER, machines=tuple(machines), devices=devices)
     spec = replace(SPEC, jobs=tuple(replace(job, speed_by_device={"k80": 0.1}) for job in SPEC.jobs))
     claim = report(demand(speeds=Speeds((("v100", 50.0),))), rho=9e8, t_ideal_s=1e-6)
-    assert believed(claim, cluster=cluster, spec=spec).t_ideal_s == 100.0 / 50.0
+    assert believed(claim, cluster=cluster, spec=spec).t_ideal_s == pytest.approx(200.0 / 1.05 / 50.0)
 
 
 def test_measured_speed_on_a_type_that_the_cluster_lacks_does_not_count():
     claim = report(demand(speeds=Speeds((("v100", 5.0),))), rho=9e8, t_ideal_s=1e-6)
-    assert believed(claim).t_ideal_s == 100.0
+    assert believed(claim).t_ideal_s == pytest.approx(200.0 / 1.05)
 
 
 def test_ideal_time_holds_the_metered_work():

@@ -59,7 +59,7 @@ class Case(RmCase):
             trigger=lambda why: None, lease_ends_moved=lambda: None, between_rounds=asyncio.Lock()
         )
         self.watch = NodeWatch(self.manager, self.engine, poll_s=1.0, absent_s=60.0)
-        self.entry = self.running("one", rho=1.0)
+        self.entry = self.running("one")
         self.entry.session = SimpleNamespace(close=lambda: None, send=lambda message: None)
         self.entry.registered_attempt = 1
         self.grant(**{self.entry.app_id.replace("-", "_"): {"m00": 1}})

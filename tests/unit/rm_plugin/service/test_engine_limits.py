@@ -26,7 +26,7 @@ class Case(RmCase):
         )
         self.use(engine="yarn")
         self.watch = NodeWatch(self.manager, self, poll_s=1.0)
-        self.entry = self.running("one", rho=2.0, unmet=3)
+        self.entry = self.running("one", unmet=3)
         self.entry.spec = replace(self.entry.spec, resources=TaskResources(memory_mb=1000))
         self.grant(app_0001={"m00": 1})
         self.found = Inventory(nodes=(), devices=())

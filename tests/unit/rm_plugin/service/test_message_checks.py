@@ -65,7 +65,6 @@ REFUSED = [
     {"finish": pb.Finish(state="FAILED", rho={"themis": -1.0})},
     *[{"finish": changed(finish(), best_checkpoint=text)} for text in ("a\nb", "x" * 100_000)],
     *[{"heartbeat": changed(heartbeat(), progress=value)} for value in (math.nan, math.inf, -0.1, 1.1)],
-    {"heartbeat": changed(heartbeat(), rho=-1.0)},
     *[{"heartbeat": changed(heartbeat(), declaration__phases__gpus=gpus)} for gpus in (0.0, -1.0, math.nan)],
     {"heartbeat": changed(heartbeat(), declaration__phases__time_s=math.inf)},
     {"heartbeat": changed(heartbeat(), phases_left__gpus=0.0)},
@@ -136,7 +135,6 @@ def test_invalid_message_is_counted_acknowledged_and_ignored(body, caplog):
     + [
         {"rho": changed(report(1), rho=math.inf)},
         {"rho": changed(report(1), t_ideal_s=math.inf)},
-        {"heartbeat": changed(heartbeat(), rho=math.nan)},
     ],
     ids=lambda body: next(iter(body)),
 )

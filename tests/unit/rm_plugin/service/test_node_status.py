@@ -11,7 +11,7 @@ from themis.cluster import GpuId
 def test_every_state_of_a_machine_is_shown_with_its_gpus():
     async def scenario():
         case = RmCase(((4,), (2,), (2,), (2,)))
-        case.running("one", rho=2.0, unmet=0)
+        case.running("one", unmet=0)
         case.grant(app_0001={"m00": 1})
         case.clock.advance_to(case.clock.now_s() + 100.0)
         case.grant(app_0001={"m00": 1, "m01": 1})

@@ -359,7 +359,7 @@ class TestSession:
                 welcome = await anext(replies)
                 assert welcome.registered.app_id == entry.app_id
                 assert (welcome.registered.spec.name, welcome.registered.lease_s) == ("mine", 600.0)
-                stream.send(pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.25, rho=1.5)))
+                stream.send(pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.25)))
                 assert (await anext(replies)).acknowledge.of_id == 1
                 assert entry.progress == 0.25
                 assert rm.arbiter.begin_round(rm.clock.now_s())[0].apps[0].silent is False
@@ -426,13 +426,29 @@ class TestSession:
                     raise UnreachableError("the engine does not answer")
 
                 with monkeypatch.context() as patched:
-                    patched.setattr(rm.launcher, "newest_attempt", unavailable)
+                    patched.setattr(rm.launcher, "attempts", unavailable)
                     with pytest.raises(RefusedError) as raised:
                         await anext(ArbiterService(rm.manager).Session(Stream(first), Context()))
                     assert raised.value.args[0] == "UNAVAILABLE"
                 replies = ArbiterService(rm.manager).Session(Stream(first), Context())
                 assert (await anext(replies)).WhichOneof("body") == "registered"
                 assert entry.registered_attempt == 2
+                await replies.aclose()
+
+        run(scenario)
+
+    @pytest.mark.parametrize(("taken", "failures"), [({1}, 0), ({2}, 1), (set(), 1)])
+    def test_attempt_that_the_engine_started_after_the_site_took_the_former_one_is_no_failure(
+        self, tmp_path, taken, failures
+    ):
+        async def scenario():
+            async with memory_service(tmp_path) as rm:
+                entry, _ = await rm.registered(app("mine"))
+                rm.launcher.restarted[entry.app_id], rm.launcher.taken[entry.app_id] = 2, frozenset(taken)
+                first = pb.AmMessage(register=registration(entry, attempt=2, pid=5))
+                replies = ArbiterService(rm.manager).Session(Stream(first), Context())
+                assert (await anext(replies)).WhichOneof("body") == "registered"
+                assert (entry.registered_attempt, len(entry.failed_at_s)) == (2, failures)
                 await replies.aclose()
 
         run(scenario)

@@ -362,7 +362,7 @@ def test_pages_show_archived_apps(tmp_path):
         case = RmCase(((4,),), folder=str(tmp_path))
         case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s())
         case.entries.refused_messages = 3
-        case.running("going", rho=1.5)
+        case.running("going")
         case.clock.advance_to(case.clock.now_s() + 10**7)
         assert await case.manager.retention.archive_old() == 1
         async with served(case) as site:

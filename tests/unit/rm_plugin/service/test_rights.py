@@ -28,8 +28,8 @@ from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
 
-SECRET = "S3cret"
-PRIVATE_PROGRAM = ProgramSpec(name="digits", arguments={"flag": SECRET}, environment={"KEY": SECRET})
+SECRET, VALUE = "S3cret", "V4lue"
+PRIVATE_PROGRAM = ProgramSpec(name="digits", arguments={"flag": SECRET}, environment={"KEY": SECRET + VALUE})
 APP = replace(
     SPEC,
     user="ada",
@@ -59,7 +59,7 @@ OF_OTHERS = {
 
 OF_EVERYBODY = {
     "List": pb.ListRequest(),
-    "Show": pb.ShowRequest(app_id=APP_ID),
+    "Show": pb.ShowRequest(app_id=APP_ID, environment=True),
     "Usage": pb.UsageRequest(),
     "Watch": pb.WatchRequest(app_id=APP_ID),
     "ClusterInfo": pb.ClusterRequest(),
@@ -117,7 +117,10 @@ def test_every_method_refuses_other_users_or_shows_them_nothing_private(tmp_path
                         status, shown = await answer(channel, name, request, bob)
                         assert (status, SECRET in shown) == (grpc.StatusCode.OK, False), name
                     ada = rm.manager.identities.local_token(1, "ada")
-                    assert SECRET in (await answer(channel, "Show", OF_EVERYBODY["Show"], ada))[1]
+                    assert VALUE in (await answer(channel, "Show", OF_EVERYBODY["Show"], ada))[1]
+                    # Values of variables are hidden from the owner, too, until it asks for them.
+                    for name, request in {**OF_EVERYBODY, "Show": pb.ShowRequest(app_id=APP_ID)}.items():
+                        assert VALUE not in (await answer(channel, name, request, ada))[1], name
             finally:
                 await server.stop(None)
             assert not (entry.kill_reason or entry.pause_reason or stops or rm.manager.identities.tokens)
@@ -148,7 +151,7 @@ def addresses(case: RmCase) -> list[tuple[str, str]]:
 
 def private_case() -> RmCase:
     case = RmCase(((4,),))
-    entry = case.running("mine", rho=1.0)
+    entry = case.running("mine")
     entry.spec = replace(APP, name="mine")
     entry.diagnostics = entry.engine_id = SECRET
     entry.page_url = f"http://10.0.0.7:1/{SECRET}/"
@@ -170,17 +173,19 @@ def readers(case: RmCase) -> list[dict[str, str]]:
 def test_every_address_shows_other_readers_nothing_private():
     async def scenario():
         case = private_case()
+        ada = {"Authorization": f"Bearer {case.manager.identities.local_token(1, 'ada')}"}
         async with served(case) as site:
             for method, path in addresses(case):
                 if method != "GET":
                     continue
-                for headers in readers(case):
+                for headers in (*readers(case), ada):
                     async with site.session.request(method, site.url.rstrip("/") + path, headers=headers) as reply:
                         assert reply.status in (200, 302, 401, 403, 404), (path, reply.status)
                         # Streams do not end. Their first event comes at once.
                         content = await reply.content.read(2_000) if path.endswith("/stream") else await reply.read()
-                    assert SECRET not in content.decode() + str(reply.headers), path
-            ada = {"Authorization": f"Bearer {case.manager.identities.local_token(1, 'ada')}"}
+                    # The owner, too, sees no values of variables.
+                    hidden = VALUE if headers is ada else SECRET
+                    assert hidden not in content.decode() + str(reply.headers), path
             async with site.session.get(f"{site.url}api/v1/apps/{APP_ID}", headers=ada) as reply:
                 assert SECRET in await reply.text()
 

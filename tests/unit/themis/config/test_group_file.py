@@ -169,6 +169,7 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "arguments: {a: 1}\nhyper_parameters: [{a: 1}]\n", "an argument is also a hyper-parameter"),
         (MINIMAL + "arguments: {seed: 1}\n", "the key seed of the group file sets it"),
         (MINIMAL + "hyper_parameters: [{iterations: 1}]\n", "the key job.iterations of the group file sets it"),
+        (MINIMAL + "environment: {A: (hidden)}\n", "environment.A was hidden when it was read"),
         (MINIMAL + "environment: {A: true}\n", "put it in quotes"),
         (MINIMAL + "environment: {A=B: x}\n", "holds no '='"),
         (MINIMAL + "environment: {A-B: x}\n", "no digit first: 'A-B'"),

@@ -141,7 +141,7 @@ def test_apps_with_oldest_events_are_dropped():
 def test_leases_that_change_together_are_one_event():
     async def scenario():
         case = RmCase(((4,),))
-        case.running("many", rho=1.0)
+        case.running("many")
         case.grant(app_0001={"m00": 3})
         case.clock.advance_to(case.clock.now_s() + 1.0)
         case.grant(round_id=2, app_0001={"m00": 1})

@@ -24,7 +24,7 @@ def case_of_ada():
     case.manager.rounds = SimpleNamespace(
         trigger=lambda why: None, lease_ends_moved=lambda: None, explanation=lambda app: (), rounds=0
     )
-    case.running("mine", rho=1.0)
+    case.running("mine")
     return case
 
 

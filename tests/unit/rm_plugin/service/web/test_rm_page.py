@@ -51,7 +51,7 @@ class TestHome:
     def test_app_without_a_gpu_is_shown_as_waiting_everywhere(self):
         async def scenario():
             case = busy()
-            idle = case.running("idle", rho=2.0, unmet=8, user="eve")
+            idle = case.running("idle", unmet=8, user="eve")
             async with served(case) as site:
                 for path in ("/", "/apps", f"/apps/{idle.app_id}"):
                     assert "WAITING" in Elements(await site.text(path)).text, path
@@ -65,7 +65,7 @@ class TestHome:
     def test_search_is_answered_from_all_apps_and_stays_in_its_field(self):
         async def scenario():
             case = busy()
-            case.running("idle", rho=2.0, user="eve")
+            case.running("idle", user="eve")
             async with served(case) as site:
                 page = Elements(await site.text("/apps?search=EVE+waiting"))
                 apps = (await site.json("/api/v1/apps?search=eve"))["apps"]
@@ -82,7 +82,7 @@ class TestHome:
     def test_users_and_queues_show_who_holds_and_who_waits(self):
         async def scenario():
             case = busy()
-            case.running("other", rho=2.0, unmet=8, user="eve", queue="research")
+            case.running("other", unmet=8, user="eve", queue="research")
             async with served(case) as site:
                 text = Elements(await site.text("/")).text
             # Apps, those without a GPU, GPUs, and how many more they could use.
@@ -114,7 +114,7 @@ class TestHome:
     def test_rounds_of_a_policy_without_bids_explain_no_auction(self):
         async def scenario():
             case = RmCase(((4,),))
-            case.running("served", rho=2.0)
+            case.running("served")
             head = {"round_id": 1}
             record = case.recorder.record
             record("round_started", detail={**head, "reasons": ["demand"], "free": {"m00": 4}, "active": ["app-0001"]})
@@ -169,7 +169,7 @@ class TestAppPage:
     def test_declared_metric_is_shown_under_its_own_name_with_its_mode(self):
         async def scenario():
             case = RmCase(((4,),))
-            entry = case.running("digits", rho=1.0)
+            entry = case.running("digits")
             async with served(case) as site:
                 undeclared = Elements(await site.text(f"/apps/{entry.app_id}")).text
                 entry.spec = replace(entry.spec, metric=MetricSpec(name="val_f1", mode="max"))
@@ -265,7 +265,7 @@ class TestAppPage:
     def test_a_page_elsewhere_is_linked_only_if_it_is_one(self):
         async def scenario():
             case = busy()
-            case.running("evil", rho=1.0).page_url = "javascript:alert(1)"
+            case.running("evil").page_url = "javascript:alert(1)"
             async with served(case) as site:
                 links = [attrs.get("href", "") for attrs in Elements(await site.text("/")).of("a")]
                 evil = [attrs.get("href", "") for attrs in Elements(await site.text("/apps/evil")).of("a")]
@@ -279,7 +279,7 @@ class TestHostileNames:
     def test_nothing_that_users_named_becomes_html(self):
         async def scenario():
             case = RmCase(((2,),), name=f"cluster{HOSTILE}")
-            entry = case.running(f"app{HOSTILE}", rho=2.0, unmet=1, user=HOSTILE, queue=HOSTILE)
+            entry = case.running(f"app{HOSTILE}", unmet=1, user=HOSTILE, queue=HOSTILE)
             entry.diagnostics, entry.engine_id, entry.page_url = HOSTILE, HOSTILE, f"http://x/{HOSTILE}"
             entry.heartbeat.best = HOSTILE
             entry.heartbeat.jobs[0].job_id = HOSTILE

@@ -101,7 +101,7 @@ def test_a_hundred_apps_of_75_jobs_take_milliseconds():
     async def scenario():
         case = RmCase(*([((2, 2, 2, 2),) * 8] * 2))
         for place in range(100):
-            case.running(f"app-{place}", rho=1.0 + place, unmet=1, jobs=75)
+            case.running(f"app-{place}", unmet=1, jobs=75)
         rho = {f"app-{place + 1:04d}": float(place) for place in range(100)}
         for round_id in range(1, 12):
             case.round(round_id, rho, offered=list(rho)[:20], won=dict.fromkeys(list(rho)[:20], 1))
