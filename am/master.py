@@ -466,8 +466,11 @@ def _outcome(app: App) -> tuple[AppState, str]:
             why = f"no metric was read, so no job is known to be the best: {first.job_id}: {first.lines_text()}"
             return AppState.FAILED, f"{why}; or write `metric: none`"
         doubts = [f"{job.job_id} {job.health}" for job in search.jobs.values() if job.short_of]
-        if search.compares and not search.best():
-            doubts.insert(0, "no job ended with a loss that is a number, so none is known to be the best")
+        if first_id := search.first_is_no_number():
+            reason = f"the newest loss of {first_id}, which ranks first, is NaN or infinite"
+            doubts.insert(0, f"{reason}, so no job is known to be the best")
+        elif search.compares and not search.best():
+            doubts.insert(0, "no job ended with a loss, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)
     failures = [f"{job.job_id}: {job.diagnostics}" for job in search.jobs.values() if job.diagnostics]
     return AppState.FAILED, "every job failed; the first: " + (failures[0] if failures else "unknown")

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from submarine_client.client import App, AppFailedError, Client, Job, Jobs
+    from submarine_client.client import App, AppFailedError, Client, Estimate, Interval, Job, Jobs, Waiting
 
-__all__ = ["App", "AppFailedError", "Client", "Job", "Jobs"]
+__all__ = ["App", "AppFailedError", "Client", "Estimate", "Interval", "Job", "Jobs", "Waiting"]
 
 
 def __getattr__(name: str) -> Any:

@@ -58,7 +58,7 @@ def validate(session: Session, arguments: Namespace) -> int:
     if arguments.json:
         session.terminal.say(dump(spec_object(app)))
         return OK
-    session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app)}")
+    session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app, session.terminal.width)}")
     if summary:
         session.terminal.say(f"\n{summary}")
     for note in advice(app):
@@ -89,7 +89,7 @@ def show(session: Session, arguments: Namespace) -> int:
     if arguments.json:
         session.terminal.say(dump(app_object(app)))
     else:
-        session.terminal.show_fields(app_text(app))
+        session.terminal.show(app_text(app, session.terminal.width))
     return OK
 
 
@@ -130,6 +130,6 @@ def events(session: Session, arguments: Namespace) -> int:
         app = client.show(arguments.app)
         for event in client.watch(app.app_id, follow=arguments.follow):
             if arguments.all or event.kind not in FREQUENT:
-                text = json.dumps(event_object(event)) if arguments.json else event_line(event, app.device_noun)
-                session.terminal.say(text)
+                line = event_line(event, app.device_noun, session.terminal.width)
+                session.terminal.say(json.dumps(event_object(event)) if arguments.json else line)
     return OK

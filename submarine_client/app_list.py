@@ -9,7 +9,7 @@ from submarine_client import status
 from submarine_client.connection import Connection
 from submarine_client.show import waiting_text
 from submarine_client.table import MISSING, age, moment, percent, shortened, table
-from submarine_client.terminal import harmless
+from submarine_client.terminal import UNLIMITED, harmless
 from themis.lifecycle import WAITING, AppState
 from themis.rho import HEADLINE, rho_text
 from themis.values import Value
@@ -21,9 +21,9 @@ _ORDERS: dict[str, Callable[[pb.AppStatus], Any]] = {
     "user": lambda app: app.user,
     "state": status.shown_state,
     "gpus": lambda app: -app.gpus,
-    # An unknown rho is NaN and comes last.
+    # What is unknown is NaN and comes last.
     "rho": lambda app: -max(0.0, app.rho),
-    "progress": lambda app: -app.progress,
+    "progress": lambda app: -max(0.0, app.progress),
 }
 ORDERS = (NEWEST, *_ORDERS)
 """The keys to sort a list by. Numbers are in descending order; ties keep the newest app first."""
@@ -73,7 +73,7 @@ def _wanted(app: pb.AppStatus, selection: Selection) -> bool:
 
 
 def list_text(apps: Sequence[pb.AppStatus], now_s: float, width: int) -> str:
-    """Format a table with a line per app, which fits `width` columns if names can be shortened enough."""
+    """Format a table with a line per app to fit `width` columns, by shorter names as far as that helps."""
     rows = [
         (
             *(app.app_id, harmless(app.name), shortened(harmless(app.user), _WIDEST_USER), status.shown_state(app)),
@@ -82,16 +82,15 @@ def list_text(apps: Sequence[pb.AppStatus], now_s: float, width: int) -> str:
         for app in apps
     ]
     header = ("APP", "NAME", "USER", "STATE", "AGE", "DONE", "GPUS", "RHO")
-    text = table(header, rows)
-    excess = max(map(len, text.splitlines())) - width
-    if excess <= 0:
-        return text
-    room = max(_NARROWEST_NAME, max(len(row[1]) for row in rows) - excess)
-    return table(header, [(row[0], shortened(row[1], room), *row[2:]) for row in rows])
+    excess = max(map(len, table(header, rows).splitlines())) - width
+    if excess > 0:
+        room = max(_NARROWEST_NAME, max(len(row[1]) for row in rows) - excess)
+        rows = [(row[0], shortened(row[1], room), *row[2:]) for row in rows]
+    return table(header, rows, width)
 
 
-def wide_text(apps: Sequence[pb.AppStatus]) -> str:
-    """Format a table with a line per app and every column."""
+def wide_text(apps: Sequence[pb.AppStatus], width: int = UNLIMITED) -> str:
+    """Format a table with every column to fit `width` columns, by several lines per app if need be."""
     rho = f"RHO ({HEADLINE.upper()})"
     header = ("APP", "NAME", "USER", "QUEUE", "STATE", "DONE", "GPUS", rho, "TUNER", "SUBMITTED_AT", "ENDED", "WAITS")
     rows = [
@@ -102,4 +101,4 @@ def wide_text(apps: Sequence[pb.AppStatus]) -> str:
         )
         for app in apps
     ]
-    return table(header, rows)
+    return table(header, rows, width)

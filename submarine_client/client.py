@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from submarine_client.app_list import NEWEST, Selection, select
 from submarine_client.connection import Connection
 from submarine_client.events import event_object
 from submarine_client.groups import load_app
-from submarine_client.resuming import resumed
+from submarine_client.resuming import resumed, spec_of
 from submarine_client.show import app_text
 from submarine_client.usage import cluster_object
 from themis.apps import AppSpec, HyperParameter
@@ -43,11 +44,35 @@ class AppFailedError(ThemisError):
     """The app failed or was killed."""
 
 
+class Waiting(Value, frozen=True, kw_only=True):
+    """Why an app has no more GPUs, and its place among the `of` apps that could use more; None if it has none."""
+
+    reason: str
+    rank: int | None
+    of: int
+
+
+class Interval(Value, frozen=True, kw_only=True):
+    """Seconds from the last update: in 80 % of cases from `low` to `high`. Infinite if it is not in sight."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Estimate(Value, frozen=True, kw_only=True):
+    """When an app holds its first GPU (0: it holds one), and when it ends."""
+
+    first_gpu_s: Interval
+    end_s: Interval
+
+
 class Job(Value, frozen=True, kw_only=True):
     """One job of an app as its app master reported it last.
 
-    `loss` and `accuracy` (a share of 1) are None if the job logged none. `checkpoint` is known of the best job only.
-    `tracked_run` is where its run of MLflow or Weights & Biases is, None if it reported none.
+    `loss` is the value of the metric if the group file declares one. It and `accuracy` (a share of 1) are None if the
+    job logged none. `checkpoint` is known of the best job only. `tracked_run` is where its run of MLflow or Weights &
+    Biases is, None if it reported none.
     """
 
     job_id: str
@@ -64,10 +89,11 @@ class Job(Value, frozen=True, kw_only=True):
 
 
 class Jobs(Sequence[Job]):
-    """The jobs of an app, in the order of their ids."""
+    """The jobs of an app, in the order of their ids. `metric` is the name of what `loss` is: the declared metric."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job], metric: str = "loss") -> None:
         self._jobs = tuple(jobs)
+        self.metric = metric
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -77,10 +103,12 @@ class Jobs(Sequence[Job]):
     @overload
     def __getitem__(self, at: slice) -> Jobs: ...
     def __getitem__(self, at: int | slice) -> Job | Jobs:
-        return Jobs(self._jobs[at]) if isinstance(at, slice) else self._jobs[at]
+        return Jobs(self._jobs[at], self.metric) if isinstance(at, slice) else self._jobs[at]
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame` with a row per job, indexed by job id, and a column per hyper-parameter.
+
+        The column of a declared metric has its name, not `loss`.
 
         Raises:
             InputError: pandas is not installed.
@@ -90,8 +118,12 @@ class Jobs(Sequence[Job]):
         except ImportError:
             remedy = "pip install 'themis-scheduler[notebook]'"
             raise InputError("a table of jobs needs pandas, which is not installed", remedy=remedy) from None
-        columns = [name for name in Job.__struct_fields__ if name not in ("job_id", "hyper_parameters")]
-        rows = [{name: getattr(job, name) for name in columns} | dict(job.hyper_parameters) for job in self]
+        left_out = {"job_id", "hyper_parameters", self.metric} - {"loss"}
+        fields = [name for name in Job.__struct_fields__ if name not in left_out]
+        names = {"loss": self.metric}
+        rows = [
+            {names.get(name, name): getattr(job, name) for name in fields} | dict(job.hyper_parameters) for job in self
+        ]
         return pandas.DataFrame(rows, index=pandas.Index([job.job_id for job in self], name="job_id"))
 
     def __repr__(self) -> str:
@@ -132,7 +164,7 @@ class App:
 
     @property
     def progress(self) -> float:
-        """The share of its work that is done, from 0 to 1."""
+        """The share of its work that is done, from 0 to 1. NaN if it ended and that is unknown."""
         return float(self._seen.progress)
 
     @property
@@ -151,6 +183,28 @@ class App:
         return str(self._seen.diagnostics)
 
     @property
+    def rho(self) -> float | None:
+        """Its finish-time fairness: expected while it runs, final after the end. None if it is not known yet."""
+        value = status.rho(self._seen)
+        return value if math.isfinite(value) else None
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """Why it has no more GPUs, and its place. None if it has ended, is paused or can use no more."""
+        if not self._seen.HasField("waiting"):
+            return None
+        waiting = self._seen.waiting
+        return Waiting(reason=waiting.reason, rank=waiting.rank or None, of=waiting.of)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """When it is expected to start and to end. None before the first estimate, and after the end."""
+        if not self._seen.HasField("estimate"):
+            return None
+        estimate = self._seen.estimate
+        return Estimate(first_gpu_s=_interval(estimate.first_gpu_s), end_s=_interval(estimate.end_s))
+
+    @property
     def final_rho(self) -> dict[str, float]:
         """Finish-time fairness by definition; empty before the end."""
         return dict(self._seen.final_rho)
@@ -158,7 +212,7 @@ class App:
     @property
     def jobs(self) -> Jobs:
         """Its jobs; before its app master reports, none."""
-        return Jobs([self._job(job) for job in self._seen.jobs])
+        return Jobs([self._job(job) for job in self._seen.jobs], status.metric(self._seen).title)
 
     @property
     def best(self) -> Job | None:
@@ -170,6 +224,10 @@ class App:
         """Ask the ResourceManager for the present state. Returns the app itself."""
         self._seen = self._connection.show(self.app_id)
         return self
+
+    async def refresh_async(self) -> Self:
+        """Refresh as `refresh` does, without blocking the event loop."""
+        return await asyncio.to_thread(self.refresh)
 
     def wait(self, timeout_s: float | None = None, *, poll_s: float = _POLL_S, check: bool = True) -> Self:
         """Wait until the app has ended. Returns the app itself.
@@ -193,7 +251,7 @@ class App:
         """Wait as `wait` does, without blocking the event loop."""
         deadline_s = _deadline_s(timeout_s)
         # The app ends in another process, so no asyncio.Event can signal it.
-        while not (await asyncio.to_thread(self.refresh)).has_ended:  # noqa: ASYNC110
+        while not (await self.refresh_async()).has_ended:  # noqa: ASYNC110
             await asyncio.sleep(_pause_s(self, deadline_s, poll_s))
         return self._checked(check)
 
@@ -217,6 +275,14 @@ class App:
             self._connection.resume(self.app_id)
             return self.refresh()
         return _submitted(self._connection, resumed(self._seen))
+
+    def resubmit(self) -> App:
+        """Submit it again, as a new app without checkpoints. Returns the new app.
+
+        Raises:
+            InputError: It is another user's.
+        """
+        return _submitted(self._connection, spec_of(self.refresh()._seen))
 
     def logs(self, job: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[str]:
         """Yield the output of the tasks of one job, or of all jobs, in pieces.
@@ -296,6 +362,10 @@ class Client:
         """
         return _submitted(self._connection, group if isinstance(group, AppSpec) else load_app(group))
 
+    async def submit_async(self, group: str | Path | AppSpec) -> App:
+        """Submit as `submit` does, without blocking the event loop."""
+        return await asyncio.to_thread(self.submit, group)
+
     def app(self, reference: str) -> App:
         """Return an app by its id, or by its name if only one running app has it."""
         return App(self._connection, self._connection.show(reference))
@@ -315,6 +385,10 @@ class Client:
 
 def _submitted(connection: Connection, spec: AppSpec) -> App:
     return App(connection, connection.show(connection.submit(spec)))
+
+
+def _interval(seconds: pb.Seconds) -> Interval:
+    return Interval(median=seconds.median, low=seconds.low, high=seconds.high)
 
 
 def _deadline_s(timeout_s: float | None) -> float | None:

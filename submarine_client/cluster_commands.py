@@ -15,7 +15,8 @@ def cluster(session: Session, arguments: Namespace) -> int:
     """Show the machines, and how many of their devices are leased."""
     with session.connect() as client:
         status = client.cluster()
-    session.terminal.say(dump(cluster_object(status)) if arguments.json else cluster_text(status))
+    text = dump(cluster_object(status)) if arguments.json else cluster_text(status, session.terminal.width)
+    session.terminal.say(text)
     return OK
 
 
@@ -26,7 +27,7 @@ def top(session: Session, arguments: Namespace) -> int:
     if arguments.json:
         session.terminal.say(dump(to_builtins(usage)))
     elif usage:
-        session.terminal.say(top_text(usage))
+        session.terminal.say(top_text(usage, session.terminal.width))
     else:
         session.terminal.note("no apps")
     return OK

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from submarine_client.table import moment
-from submarine_client.terminal import harmless
+from submarine_client.terminal import UNLIMITED, harmless, wrapped
 from themis.event_words import sentence
 from themis.wire import themis_pb2 as pb
 
@@ -25,7 +25,10 @@ def event_object(event: pb.Event) -> dict[str, Any]:
     }
 
 
-def event_line(event: pb.Event, noun: str) -> str:
-    """Format an event: `2026-01-31 10:00:00+00:00  The app runs`. `noun` is what a device is called."""
+def event_line(event: pb.Event, noun: str, width: int = UNLIMITED) -> str:
+    """Format an event to fit `width` columns: `2026-01-31 10:00:00+00:00  The app runs`.
+
+    `noun` is what a device is called.
+    """
     words = sentence(event.kind, event_object(event)["detail"], event.time_s, noun or "GPU")
-    return harmless(f"{moment(event.time_s)}  {words}")
+    return wrapped(f"{moment(event.time_s)}  ", harmless(words), width)

@@ -6,31 +6,33 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from submarine_client.programs import check_program
+from submarine_client.programs import typed_program
 from themis.apps import AppSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.config.examples import ExampleKind, file_or_example
-from themis.config.group_file import load_group
-from themis.errors import InputError
+from themis.config.group_file import AppDraft, draft_group
+from themis.errors import FoundErrors, InputError
 
 
 def load_app(file: str | Path) -> AppSpec:
     """Read a group file, or an example by its name, and check it, including its program and parameters.
 
     Raises:
-        InputError: A part of the file is invalid.
+        InputError: All errors of the file that do not depend on each other.
     """
-    path = file_or_example(file, ExampleKind.APP)
-    app = _absolute(check_program(load_group(path), str(path)))
+    path, found = file_or_example(file, ExampleKind.APP), FoundErrors()
+    draft = draft_group(path, found)
+    typed = found.run(typed_program, draft, str(path)) or {}
+    uri = found.run(_checkpoint_uri, draft, str(path))
+    return replace(draft.app(), checkpoint_uri=uri, **typed)
+
+
+def _checkpoint_uri(draft: AppDraft, source: str) -> str:
+    """Where checkpoints lie. A relative folder is relative to where the command runs, not to the tasks."""
+    uri = draft.file.checkpoint_uri
+    absolute = uri if not uri or "://" in uri else str(Path(uri).absolute())
     try:
-        check_checkpoint_uri(app.checkpoint_uri)
+        check_checkpoint_uri(absolute)
     except InputError as error:
-        raise InputError(f"{path}: {error.what}", value=error.value, remedy=error.remedy) from None
-    return app
-
-
-def _absolute(spec: AppSpec) -> AppSpec:
-    """Make a relative checkpoint folder absolute: it is relative to where the command runs, not to the tasks."""
-    if not spec.checkpoint_uri or "://" in spec.checkpoint_uri:
-        return spec
-    return replace(spec, checkpoint_uri=str(Path(spec.checkpoint_uri).absolute()))
+        raise InputError(f"{source}: {error.what}", value=error.value, remedy=error.remedy) from None
+    return absolute

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 from submarine_client.tony import TONY_FLAGS
-from themis.errors import InputError, UnknownNameError
+from themis.errors import FoundErrors, InputError, UnknownNameError
 from themis.values import Value
 
 Given = Mapping[str, tuple[str, ...]]
@@ -116,18 +116,31 @@ def parse_flags(words: Sequence[str]) -> Given:
         InputError: A flag is unknown or repeated, a value is missing or superfluous, or a word belongs to no flag.
     """
     given: dict[str, tuple[str, ...]] = {}
-    rest = list(words)
+    rest, found = list(words), FoundErrors()
     while rest:
-        word = rest.pop(0)
-        flag, value = _flag_of(word)
-        if value is None:
-            value = _next_value(flag, rest)
-        elif flag.takes is Takes.NOTHING:
-            raise InputError(f"--{flag.name} takes no value", value=value)
+        read = found.run(_next_flag, rest)
+        if read is None:
+            # Up to the next flag words may belong to what was wrong.
+            while rest and not rest[0].startswith("-"):
+                rest.pop(0)
+            continue
+        flag, value = read
         if flag.name in given and flag.takes is not Takes.MANY:
-            raise InputError(f"--{flag.name} is given twice", remedy="give it once")
-        given[flag.name] = (*given.get(flag.name, ()), _checked_truth(flag, value))
+            found.add(InputError(f"--{flag.name} is given twice", remedy="give it once"))
+        given[flag.name] = (*given.get(flag.name, ()), value)
+    # Any option may be meant by a word that is none, so the options are checked after this.
+    found.raise_all()
     return given
+
+
+def _next_flag(rest: list[str]) -> tuple[JobFlag, str]:
+    """Remove a flag and its value from the remaining words, and return them."""
+    flag, value = _flag_of(rest.pop(0))
+    if value is None:
+        value = _next_value(flag, rest)
+    elif flag.takes is Takes.NOTHING:
+        raise InputError(f"--{flag.name} takes no value", value=value)
+    return flag, _checked_truth(flag, value)
 
 
 def wants_help(words: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ import re
 from submarine_client.job_flags import FLAGS, Given
 from submarine_client.resources import parse_resources
 from themis.apps import NO_FRAMEWORK, PYTORCH, TENSORFLOW
-from themis.errors import InputError, UnknownNameError
+from themis.errors import FoundErrors, InputError, UnknownNameError
 from themis.number_parsing import as_whole
 
 FRAMEWORKS = {"tensorflow": TENSORFLOW, "pytorch": PYTORCH, "standalone": NO_FRAMEWORK}
@@ -25,13 +25,31 @@ def check_rules(options: Given) -> None:
     Raises:
         InputError: An option is missing, malformed, contradicts another, or is not supported yet.
     """
-    _check_required(options)
-    _check_servers(options)
-    _check_forms(options)
-    _check_security(options)
+    found = FoundErrors()
+    for name in _REQUIRED:
+        found.run(required, options, name)
+    for check in (workers, _check_servers, _check_forms, _check_security):
+        found.run(check, options)
     for flag in FLAGS:
         if flag.refused and flag.name in options:
-            raise InputError(f"--{flag.name} is not supported", value=options[flag.name][0], remedy=flag.refused)
+            error = InputError(f"--{flag.name} is not supported", value=options[flag.name][0], remedy=flag.refused)
+            found.add(error)
+    found.raise_all()
+
+
+_OF_WORKERS = "workers need it; --num_workers is 1 unless given"
+_REQUIRED = {
+    "name": "every job has one",
+    "input_path": _OF_WORKERS,
+    "worker_resources": _OF_WORKERS,
+    "worker_launch_cmd": _OF_WORKERS,
+}
+
+
+def required(options: Given, name: str) -> str:
+    """Return the value of a flag that a job needs. Raises InputError if it is missing or empty."""
+    _require(options, name, _REQUIRED[name])
+    return options[name][0]
 
 
 def whole(options: Given, name: str, default: int) -> int:
@@ -40,6 +58,15 @@ def whole(options: Given, name: str, default: int) -> int:
     number = as_whole(text)
     if number is None:
         raise InputError(f"--{name} must be a whole number", value=text)
+    return number
+
+
+def workers(options: Given) -> int:
+    """Return the number of workers. Raises InputError if it is 0 or no number."""
+    number = whole(options, "num_workers", 1)
+    if not number:
+        remedy = "run tensorboard --logdir yourself, or give one worker or more"
+        raise InputError("--num_workers 0 is a job of TensorBoard only", remedy=remedy)
     return number
 
 
@@ -58,6 +85,14 @@ def framework_of(options: Given) -> str:
     if framework not in FRAMEWORKS:
         raise UnknownNameError("framework", framework, (*FRAMEWORKS, *_OTHER_FRAMEWORKS))
     return FRAMEWORKS[framework]
+
+
+def files_of(options: Given) -> list[str]:
+    """Return the paths of all `--files`. Raises InputError if one is not on this machine."""
+    paths = [each.strip() for text in options.get("files", ()) for each in text.split(",") if each.strip()]
+    for path in paths:
+        _check_here(path, "--files")
+    return paths
 
 
 def localization(entry: str) -> tuple[str, str]:
@@ -83,15 +118,6 @@ def _check_here(path: str, flag: str) -> None:
         raise InputError(f"{flag} takes files of this machine only", value=path, remedy=remedy)
 
 
-def _check_required(options: Given) -> None:
-    _require(options, "name", "every job has one")
-    if whole(options, "num_workers", 1) == 0:
-        remedy = "run tensorboard --logdir yourself, or give one worker or more"
-        raise InputError("--num_workers 0 is a job of TensorBoard only", remedy=remedy)
-    for name in ("input_path", "worker_resources", "worker_launch_cmd"):
-        _require(options, name, "workers need it; --num_workers is 1 unless given")
-
-
 def _require(options: Given, name: str, why: str) -> None:
     if not options.get(name, ("",))[0].strip():
         raise InputError(f"--{name} is missing", remedy=why)
@@ -112,17 +138,18 @@ def _check_servers(options: Given) -> None:
 
 def _check_forms(options: Given) -> None:
     """Check options that are ignored or refused too: a typing error there is still an error."""
+    found = FoundErrors()
     for name in ("ps_resources", "tensorboard_resources"):
         if name in options:
-            parse_resources(options[name][0], f"--{name}")
+            found.run(parse_resources, options[name][0], f"--{name}")
     for entry in options.get("localization", ()):
-        localization(entry)
-    for entry in options.get("files", ()):
-        _check_here(entry, "--files")
+        found.run(localization, entry)
+    found.run(files_of, options)
     for entry in options.get("quicklink", ()):
         if not _QUICKLINK.fullmatch(entry):
-            raise InputError("--quicklink is not LABEL=http(s)://ROLE-N:PORT", value=entry)
-    framework_of(options)
+            found.add(InputError("--quicklink is not LABEL=http(s)://ROLE-N:PORT", value=entry))
+    found.run(framework_of, options)
+    found.raise_all()
 
 
 def _check_security(options: Given) -> None:

@@ -183,7 +183,7 @@ def _listing() -> ArgumentParser:
         *("-o", "--output"),
         choices=("table", "wide", "json", "name"),
         default="table",
-        help="a table for 80 columns (the default), all columns, JSON for programs, or the ids alone",
+        help="a table that fits the terminal (the default), all columns, JSON for programs, or the ids alone",
     )
     output.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
     options.add_argument(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import posixpath
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from tf_jobs.catalog import Program, check_values, program
 from tf_jobs.dealing import check_batch_size, check_parts
 from tf_jobs.tables_reader import model_speed, nearest_curve, parse_slowdown
-from themis.apps import AppSpec, CodeArchive, HyperParameter, JobSpec
+from themis.apps import AppSpec, CodeArchive, HyperParameter, JobSpec, ProgramSpec
 from themis.code_archive import files_in
-from themis.errors import InputError
+from themis.errors import FoundErrors, InputError
 
 _SHELL_WORDS = frozenset(
     (
@@ -26,7 +27,15 @@ _SHELL_WORDS = frozenset(
 )
 """Words that the shell itself implements; a search of PATH does not find them."""
 
-_SHOWN = 80
+
+class ProgramApp(Protocol):
+    """The parts of an app that its program depends on: those of an AppSpec."""
+
+    @property
+    def program(self) -> ProgramSpec: ...  # noqa: D102
+
+    @property
+    def jobs(self) -> Sequence[JobSpec]: ...  # noqa: D102
 
 
 def check_program(app: AppSpec, source: str) -> AppSpec:
@@ -37,31 +46,47 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
         source: The file, for errors.
 
     Raises:
+        InputError: See `typed_program`.
+    """
+    return replace(app, **typed_program(app, source))
+
+
+def typed_program(app: ProgramApp, source: str) -> dict[str, Any]:
+    """Check an app's program, and return what changes in the app for the types of the program's parameters.
+
+    Raises:
         InputError: The catalogue lacks the program, the program lacks a parameter or refuses its value, a batch is too
             small for the most tasks that a job may get, or the command's first word cannot be run.
     """
     if app.program.command:
         check_command(app.program.command, source, app.program.code, app.program.python)
-        return app
-    entry = program(app.program.name)
-    arguments: dict[str, HyperParameter] = dict(check_values(entry.name, app.program.arguments))
-    jobs = tuple(_typed_job(entry, job, source) for job in app.jobs)
+        return {}
+    entry, found = program(app.program.name), FoundErrors()
+    arguments: Mapping[str, HyperParameter] = found.run(check_values, entry.name, app.program.arguments) or {}
     if entry.kind == "replay":
-        _check_replayed(arguments)
+        found.run(_check_replayed, arguments)
+    jobs = found.run(lambda: tuple(_typed_job(entry, job, source) for job in app.jobs)) or ()
+    found.raise_all()
     if entry.kind == "real":
         for job in jobs:
             _check_dealing(entry, {**arguments, **job.hyper_parameters}, job, source)
-    return replace(app, program=replace(app.program, arguments=arguments), jobs=jobs, replay=entry.kind == "replay")
+    return {
+        "program": replace(app.program, arguments=dict(arguments)),
+        "jobs": jobs,
+        "replay": entry.kind == "replay",
+    }
 
 
 def _check_replayed(arguments: Mapping[str, HyperParameter]) -> None:
     """Check that the speeds and the loss curve of a replay exist."""
+    found = FoundErrors()
     if "model" in arguments:
-        model_speed(str(arguments["model"]))
+        found.run(model_speed, str(arguments["model"]))
     if arguments.get("slowdown"):
-        parse_slowdown(str(arguments["slowdown"]))
+        found.run(parse_slowdown, str(arguments["slowdown"]))
     if arguments.get("curve"):
-        nearest_curve(str(arguments["curve"]), 1.0)
+        found.run(nearest_curve, str(arguments["curve"]), 1.0)
+    found.raise_all()
 
 
 def check_command(command: str, source: str, code: CodeArchive | None = None, python: str = "") -> None:
@@ -93,8 +118,7 @@ def check_command(command: str, source: str, code: CodeArchive | None = None, py
     if not runs and ("/" in first or not python):
         what = "is not executable" if exists else "is not a command on PATH, nor a file"
         remedy = "chmod +x makes it so" if exists else "check its spelling, or give its whole path"
-        shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}.."
-        raise InputError(f"{source}: the command's first word {what}", value=shown, remedy=remedy)
+        raise InputError(f"{source}: the command's first word {what}", value=first, remedy=remedy)
 
 
 def _is_file(name: str) -> bool:
@@ -121,10 +145,17 @@ def _check_dealing(entry: Program, given: Mapping[str, HyperParameter], job: Job
 
 
 def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
+    """Raises InputError with all errors of this job; jobs of a search usually share them."""
     place = f"{source}: hyper-parameters of {job.job_id}"
-    fixed = [name for name in job.hyper_parameters if not entry.flag(name).hyper_parameter]
-    if fixed:
-        searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
-        remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
-        raise InputError(f"{place}: {entry.name} does not let a search vary", value=fixed[0], remedy=remedy)
-    return replace(job, hyper_parameters=dict(check_values(entry.name, job.hyper_parameters)))
+    found, typed = FoundErrors(), {}
+    for name, value in job.hyper_parameters.items():
+        values = found.run(check_values, entry.name, {name: value})
+        if values is None:
+            continue
+        if not entry.flag(name).hyper_parameter:
+            searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
+            remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
+            found.add(InputError(f"{place}: {entry.name} does not let a search vary", value=name, remedy=remedy))
+        typed.update(values)
+    found.raise_all()
+    return replace(job, hyper_parameters=typed)

@@ -11,6 +11,13 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 
 
+def spec_of(app: pb.AppStatus) -> AppSpec:
+    """Return the specification of an app. Raises InputError if the app is another user's, who alone sees it."""
+    if not app.HasField("spec"):
+        raise InputError(f"app {app.app_id} is not yours", remedy=f"{app.user} and administrators can resume it")
+    return app_from_message(app.spec)
+
+
 def resumed(app: pb.AppStatus) -> AppSpec:
     """Return the specification of an app, with the checkpoints of this one.
 
@@ -19,8 +26,7 @@ def resumed(app: pb.AppStatus) -> AppSpec:
     Raises:
         InputError: The app is another user's, has not ended, has finished, or never said where its checkpoints are.
     """
-    if not app.HasField("spec"):
-        raise InputError(f"app {app.app_id} is not yours", remedy=f"{app.user} and administrators can resume it")
+    spec = spec_of(app)
     if not status.has_ended(app):
         remedy = f"it goes on by itself; `submarine app pause {app.app_id}` pauses it"
         raise InputError(f"app {app.app_id} has not ended", value=app.state, remedy=remedy)
@@ -30,4 +36,4 @@ def resumed(app: pb.AppStatus) -> AppSpec:
     if not app.checkpoint_uri:
         remedy = "it ended before its app master reported; submit its group file again"
         raise InputError(f"the checkpoints of app {app.app_id} are not known", remedy=remedy)
-    return replace(app_from_message(app.spec), checkpoint_uri=app.checkpoint_uri)
+    return replace(spec, checkpoint_uri=app.checkpoint_uri)

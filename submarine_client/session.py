@@ -82,7 +82,7 @@ class Session(Value, frozen=True, kw_only=True):
         elif output == "name":
             self.terminal.say("\n".join(app.app_id for app in apps))
         elif output == "wide":
-            self.terminal.show(wide_text(apps))
+            self.terminal.show(wide_text(apps, self.terminal.width))
         else:
             self.terminal.show(list_text(apps, time.time(), self.terminal.width))
         if more:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
-from submarine_client.terminal import field, harmless
+from submarine_client.terminal import UNLIMITED, fields, harmless
 from themis.apps import AppSpec, ProgramSpec
 from themis.code_archive import files_in
 from themis.config.tuner_settings import gpus_at_once
@@ -16,41 +16,41 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
 
-def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, faults, tracked runs, S, speeds, and its share."""
-    lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
+def app_text(app: pb.AppStatus, width: int = UNLIMITED) -> str:
+    """Format one app to fit `width` columns: state, best job, leases, jobs, faults, tracked runs, S, and its share."""
+    parts = [fields([*_head(app), *_outcome(app)], width), jobs_table(app, width)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
-        lines += ["", table(("JOB", "HEALTH"), health)]
+        parts.append(table(("JOB", "HEALTH"), health, width))
     tracked = [(job.job_id, job.tracked_run) for job in app.jobs if job.tracked_run]
     if tracked:
-        lines += ["", table(("JOB", "TRACKED RUN"), tracked)]
+        parts.append(table(("JOB", "TRACKED RUN"), tracked, width))
     measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
     if measured:
-        lines += ["", slowdown_table(measured)]
+        parts.append(slowdown_table(measured, width))
     if app.explanation:
-        lines += ["", *(field(line.label, line.text) for line in app.explanation)]
+        parts.append(fields([(line.label, line.text) for line in app.explanation], width))
     typed = [job for job in app.jobs if job.speeds]
     if typed:
-        lines += ["", speed_table(typed)]
-    return "\n".join(lines)
+        parts.append(speed_table(typed, width))
+    return "\n\n".join(parts)
 
 
-def slowdown_table(jobs: Sequence[pb.JobStatus]) -> str:
+def slowdown_table(jobs: Sequence[pb.JobStatus], width: int = UNLIMITED) -> str:
     """Format S by level, for jobs with a measurement at any level."""
     heads = ("JOB", *(f"S: {each.level.upper()}" for each in jobs[0].slowdown))
     rows = [(job.job_id, *(_factor(each) for each in job.slowdown)) for job in jobs]
-    return table(heads, rows)
+    return table(heads, rows, width)
 
 
-def speed_table(jobs: Sequence[pb.JobStatus]) -> str:
+def speed_table(jobs: Sequence[pb.JobStatus], width: int = UNLIMITED) -> str:
     """The device type that each job runs on, and its speed by type; for clusters of several types."""
     devices = list(dict.fromkeys(each.device for job in jobs for each in job.speeds))
     rows = []
     for job in jobs:
         shown = {each.device: f"{number(each.speed)}{'' if each.measured else ' (assumed)'}" for each in job.speeds}
         rows.append((job.job_id, job.device or MISSING, *[shown.get(device, "cannot run") for device in devices]))
-    return table(("JOB", "ON", *(f"SPEED: {device.upper()}" for device in devices)), rows)
+    return table(("JOB", "ON", *(f"SPEED: {device.upper()}" for device in devices)), rows, width)
 
 
 def progress_line(app: pb.AppStatus) -> str:
@@ -58,14 +58,16 @@ def progress_line(app: pb.AppStatus) -> str:
     parts = [f"{app.app_id} {status.shown_state(app)}"]
     if app.phases:
         parts.append(f"phase {status.phase(app)} of {app.phases}")
-    parts += [percent(app.progress), _gpus(app.gpus)]
+    parts.append(percent(app.progress))
+    if app.HasField("estimate") and math.isfinite(app.estimate.end_s.median):
+        # A narrow terminal cuts what comes later.
+        parts.append(f"ends in about {seconds(app.estimate.end_s.median)}")
+    parts.append(_gpus(app.gpus))
     if app.rho > 0:
         parts.append(f"rho {rho_text(app.rho)} ({HEADLINE})")
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(app, best)})")
-    if app.HasField("estimate") and math.isfinite(app.estimate.end_s.median):
-        parts.append(f"ends in about {seconds(app.estimate.end_s.median)}")
     return harmless(", ".join(parts))
 
 
@@ -85,44 +87,44 @@ def end_line(app: pb.AppStatus) -> str:
     return harmless("; ".join(parts))
 
 
-def spec_text(app: AppSpec) -> str:
-    """Format an app before its submission: what would run."""
+def spec_text(app: AppSpec, width: int = UNLIMITED) -> str:
+    """Format an app before its submission, to fit `width` columns: what would run."""
     shape = app.jobs[0].shape
     program = app.program.name or app.program.command
     kind = "replayed" if app.replay else "a command" if app.program.command else "trained"
     tasks = str(shape.tasks) if shape.tasks == shape.min_tasks else f"{shape.min_tasks} to {shape.tasks}"
     noun = "task" if tasks == "1" else "tasks"
     lines = [
-        field("Name", app.name),
-        field("User, queue", f"{app.user}, {app.queue}"),
-        field("Program", f"{program} ({kind})"),
-        field("Arguments", assignments(app.program.arguments)),
+        ("Name", app.name),
+        ("User, queue", f"{app.user}, {app.queue}"),
+        ("Program", f"{program} ({kind})"),
+        ("Arguments", assignments(app.program.arguments)),
         *_code_lines(app.program),
-        field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
-        field("Jobs", f"{len(app.jobs)}, each of {tasks} {noun} with {_gpus(shape.gpus_per_task)} a task"),
-        field("Iterations", str(max(job.iterations_total for job in app.jobs))),
-        field("GPUs at most", str(gpus_at_once(app))),
+        ("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
+        ("Jobs", f"{len(app.jobs)}, each of {tasks} {noun} with {_gpus(shape.gpus_per_task)} a task"),
+        ("Iterations", str(max(job.iterations_total for job in app.jobs))),
+        ("GPUs at most", str(gpus_at_once(app))),
     ]
     speeds = app.jobs[0].speed_by_device
     if speeds:
         stated = ", ".join(f"{device} {number(speed)}" for device, speed in speeds.items())
-        lines.append(field("Speed by type", f"{stated}; on other GPU types that of the type, on no other CPU type"))
+        lines.append(("Speed by type", f"{stated}; on other GPU types that of the type, on no other CPU type"))
     rows = [(job.job_id, assignments(job.hyper_parameters)) for job in app.jobs]
-    return "\n".join([*lines, "", table(("JOB", "HYPER-PARAMETERS"), rows)])
+    return f"{fields(lines, width)}\n\n{table(('JOB', 'HYPER-PARAMETERS'), rows, width)}"
 
 
-def _code_lines(program: ProgramSpec) -> list[str]:
+def _code_lines(program: ProgramSpec) -> list[tuple[str, str]]:
     """Format what travels with the app, and its interpreter."""
     lines = []
     if program.code is not None:
         files, kb = len(files_in(program.code)), len(program.code.content) / 1024
-        lines.append(field("Code", f"{files} files, {kb:.0f} kB packed, SHA-256 {program.code.sha256[:12]}"))
+        lines.append(("Code", f"{files} files, {kb:.0f} kB packed, SHA-256 {program.code.sha256[:12]}"))
     if program.python:
-        lines.append(field("Interpreter", program.python))
+        lines.append(("Interpreter", program.python))
     return lines
 
 
-def jobs_table(app: pb.AppStatus) -> str:
+def jobs_table(app: pb.AppStatus, width: int = UNLIMITED) -> str:
     """Format a table with a line per job. Before the app master reports, it shows the submitted jobs."""
     title = harmless(status.metric(app).title.upper())
     header = ("JOB", "STATE", "ITERATION", title, "ACCURACY", "GPUS", "S/ITERATION", "RESTARTS", "HYPER-PARAMETERS")
@@ -139,50 +141,51 @@ def jobs_table(app: pb.AppStatus) -> str:
             (*(job.job_id, MISSING, f"0/{job.iterations_total}"), *(MISSING,) * 5, _submitted(job))
             for job in app.spec.jobs
         ]
-    return table(header, rows)
+    return table(header, rows, width)
 
 
-def _head(app: pb.AppStatus) -> list[str]:
+def _head(app: pb.AppStatus) -> list[tuple[str, str]]:
     phase = f", phase {status.phase(app)} of {app.phases}" if app.phases else ""
     replayed = " (replayed)" if app.replay else ""
     settings = assignments(scalars_from_messages(app.spec.tuner.settings)) if app.spec.tuner.settings else ""
     took = status.duration_s(app)
     ended = "" if took is None else f", ended {moment(app.finished_at_s)} after {seconds(took)}"
+    progress = "progress unknown" if math.isnan(app.progress) else percent(app.progress)
     return [
-        field("App", f"{app.app_id}, {app.name}"),
-        field("State", f"{status.shown_state(app)}{phase}, {percent(app.progress)}"),
-        field("User, queue", f"{app.user}, {app.queue}"),
-        field("Program", f"{app.spec.program.command or app.program}{replayed}"),
-        field("Tuner", f"{app.tuner} {settings}".rstrip()),
-        *([field("Metric", status.metric(app).summary)] if status.metric(app).declared else []),
-        field("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
+        ("App", f"{app.app_id}, {app.name}"),
+        ("State", f"{status.shown_state(app)}{phase}, {progress}"),
+        ("User, queue", f"{app.user}, {app.queue}"),
+        ("Program", f"{app.spec.program.command or app.program}{replayed}"),
+        ("Tuner", f"{app.tuner} {settings}".rstrip()),
+        *([("Metric", status.metric(app).summary)] if status.metric(app).declared else []),
+        ("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
     ]
 
 
-def _rho_lines(app: pb.AppStatus) -> list[str]:
+def _rho_lines(app: pb.AppStatus) -> list[tuple[str, str]]:
     """Rho by the headline definition, and at the end by all. Each that ranks policies has a sentence."""
-    lines = [field("rho", f"{rho_text(status.rho(app))} ({HEADLINE})")]
+    lines = [("rho", f"{rho_text(status.rho(app))} ({HEADLINE})")]
     for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
         known = [f"{name} {rho_text(app.final_rho[name])}" for name in names if name in app.final_rho]
         if known:
-            lines.append(field(title, ", ".join(known)))
+            lines.append((title, ", ".join(known)))
     explained = [name for name in FLUID_DEFINITIONS if name in app.final_rho or name is HEADLINE]
     if status.rho(app) > 0.0:
-        lines += [field(name.capitalize(), f"the time to the end over {name.sentence}") for name in explained]
+        lines += [(name.capitalize(), f"the time to the end over {name.sentence}") for name in explained]
     return lines
 
 
-def _outcome(app: pb.AppStatus) -> list[str]:
+def _outcome(app: pb.AppStatus) -> list[tuple[str, str]]:
     lines = _rho_lines(app)
     noun = app.device_noun or "GPU"
     label = f"{noun[0].upper()}{noun[1:]}s"
     wanted = f"{app.gpus_unmet} more wanted, " if app.gpus_unmet else ""
-    lines.append(field(label, f"{app.gpus} now, {wanted}{seconds(app.gpu_time_s)} of {noun} time in all"))
+    lines.append((label, f"{app.gpus} now, {wanted}{seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = status.hyper_parameters(app, best.job_id)
         chosen = f", {assignments(values)}" if values else ""
-        lines.append(field("Best job", f"{best.job_id}, {_score(app, best)}{chosen}"))
+        lines.append(("Best job", f"{best.job_id}, {_score(app, best)}{chosen}"))
     more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),
@@ -197,7 +200,7 @@ def _outcome(app: pb.AppStatus) -> list[str]:
         ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
         ("Diagnostics", app.diagnostics),
     )
-    return lines + [field(label, value) for label, value in more if value]
+    return lines + [each for each in more if each[1]]
 
 
 def _gpus(count: int) -> str:
@@ -212,7 +215,7 @@ def _score(app: pb.AppStatus, job: pb.JobStatus) -> str:
 
 
 def _factor(slowdown: pb.LevelSlowdown) -> str:
-    source = f"measured, {slowdown.intervals} intervals" if slowdown.intervals else "estimated"
+    source = f"{slowdown.intervals} intervals" if slowdown.intervals else "estimated"
     return f"{number(slowdown.factor)} ({source})"
 
 

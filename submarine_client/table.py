@@ -6,29 +6,56 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from submarine_client.terminal import harmless
+from submarine_client.terminal import UNLIMITED, harmless, wrapped
 from themis.apps import HyperParameter
 
 MISSING = "-"
+_GAP = "  "
+_INDENT = "    "
+_NARROWEST = 30
+"""Columns that a text needs at least if it is to be broken into lines."""
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = UNLIMITED) -> str:
     """Format a table. Columns are two spaces apart and as wide as their widest cell; numbers are right-aligned.
+
+    A column that does not fit `width` is broken into lines if at least `_NARROWEST` columns are left for it. Otherwise
+    it stands on a further line of each row, indented, with those that follow.
 
     Characters that could take over a terminal are made visible.
     """
     rows = [[harmless(cell) for cell in row] for row in rows]
     columns = list(zip(header, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
     last = len(columns) - 1
     right = [bool(rows) and at < last and all(map(_numeric, column[1:])) for at, column in enumerate(columns)]
+    lines = _lines_of_row([max(map(len, column)) for column in columns], width)
     return "\n".join(
-        "  ".join(
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, right, strict=True)
-        ).rstrip()
+        _line(
+            _INDENT if place else "",
+            [row[at].rjust(fitting) if right[at] else row[at].ljust(fitting) for at, fitting in line],
+            width,
+        )
         for row in (header, *rows)
+        for place, line in enumerate(lines)
     )
+
+
+def _lines_of_row(widths: Sequence[int], width: int) -> list[list[tuple[int, int]]]:
+    """Distribute a row's columns over lines: the index and the width of each column."""
+    lines: list[list[tuple[int, int]]] = [[]]
+    left = width
+    for at, column in enumerate(widths):
+        if lines[-1] and min(column, _NARROWEST) > left:
+            lines.append([])
+            left = width - len(_INDENT)
+        lines[-1].append((at, min(column, left)))
+        left -= column + len(_GAP)
+    return lines
+
+
+def _line(start: str, cells: Sequence[str], width: int) -> str:
+    *before, last = cells
+    return wrapped(start + "".join(cell + _GAP for cell in before), last.rstrip(), width).rstrip()
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import TextIO
 
 from submarine_client.colours import has_colours, with_colours
@@ -42,34 +43,28 @@ def _visible(control: str) -> str:
     return control.encode("unicode_escape").decode()
 
 
-FIELD_WIDTH = 15
+UNLIMITED = sys.maxsize
+"""The width of a text that no terminal shows."""
+
+_FIELD_WIDTH = 15
 """Columns of a field's label with its colon. A blank and the value follow."""
 
-_FIELD = re.compile(rf"(?=[^:]{{1,{FIELD_WIDTH - 1}}}: )\S.{{{FIELD_WIDTH - 1}}}(?<=[: ]) (?=\S)")
+
+def fields(values: Iterable[tuple[str, str]], width: int = UNLIMITED) -> str:
+    """Format fields: a label and its value on a line each, values broken to fit `width` columns."""
+    return "\n".join(wrapped(f"{label + ':':<{_FIELD_WIDTH}} ", harmless(value), width) for label, value in values)
 
 
-def field(label: str, value: str) -> str:
-    """Format a field: its label and its value on a line."""
-    return f"{label + ':':<{FIELD_WIDTH}} {harmless(value)}"
-
-
-def fitted(text: str, width: int) -> str:
-    """Break the values of fields at blanks to fit `width` columns, the parts below each other. Other lines stay.
+def wrapped(before: str, text: str, width: int) -> str:
+    """Return `before` and a text, which is broken at blanks to fit `width` columns, its lines below each other.
 
     A word that is too long, such as a path, is on a line of its own, unbroken.
     """
-    return "\n".join(_broken(line, width) if _FIELD.match(line) else line for line in text.split("\n"))
-
-
-def _broken(line: str, width: int) -> str:
-    indent = " " * (FIELD_WIDTH + 1)
-    value = textwrap.wrap(
-        line[len(indent) :],
-        max(width - len(indent), len(indent)),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return f"\n{indent}".join([line[: len(indent)] + value[0], *value[1:]])
+    room = width - len(before)
+    if len(text) <= room:
+        return before + text
+    parts = textwrap.wrap(text, max(1, room), break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * len(before)}".join([before + parts[0], *parts[1:]])
 
 
 class Terminal(Value, frozen=True):
@@ -105,18 +100,14 @@ class Terminal(Value, frozen=True):
         self.err.write(f"{PREFIX}{text}\n")
         self.err.flush()
 
-    def show_fields(self, text: str) -> None:
-        """Write fields and tables: as `show`, and on a terminal with the fields' values broken to fit its width."""
-        self.show(fitted(text, self.width) if self.out.isatty() else text)
-
     def clear(self) -> None:
         """Clear the screen, if standard output is one; else leave an empty line before what comes next."""
         self.out.write("\x1b[H\x1b[2J" if self.out.isatty() else "\n")
 
     @property
     def width(self) -> int:
-        """The width of a table in columns: that of the terminal, or 80 in a pipe or a file."""
-        return shutil.get_terminal_size().columns if self.out.isatty() else 80
+        """How many columns a line of a result may have: those of the terminal; in a pipe or a file any number."""
+        return shutil.get_terminal_size().columns if self.out.isatty() else UNLIMITED
 
     @property
     def live(self) -> bool:

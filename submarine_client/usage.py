@@ -7,6 +7,7 @@ from typing import Any
 
 from submarine_client import status
 from submarine_client.table import MISSING, seconds, table
+from submarine_client.terminal import UNLIMITED, wrapped
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
@@ -41,7 +42,7 @@ def usage_by_user(apps: Iterable[pb.AppStatus]) -> list[UserUsage]:
     return sorted(usage, key=lambda each: (-each.gpus, -each.gpu_time_s, each.user))
 
 
-def top_text(usage: Iterable[UserUsage]) -> str:
+def top_text(usage: Iterable[UserUsage], width: int = UNLIMITED) -> str:
     """Format a table with a line per user."""
     rows = [
         (
@@ -50,7 +51,7 @@ def top_text(usage: Iterable[UserUsage]) -> str:
         )
         for each in usage
     ]
-    return table(("USER", "GPUS", "GPU-HOURS", "RUNNING", "WAITING", "ENDED"), rows)
+    return table(("USER", "GPUS", "GPU-HOURS", "RUNNING", "WAITING", "ENDED"), rows, width)
 
 
 def cluster_object(cluster: pb.ClusterStatus) -> dict[str, Any]:
@@ -78,26 +79,28 @@ def cluster_object(cluster: pb.ClusterStatus) -> dict[str, Any]:
     }
 
 
-def cluster_text(cluster: pb.ClusterStatus) -> str:
-    """Format the cluster: a line of totals, a table of device types if there are several, a table of machines."""
+def cluster_text(cluster: pb.ClusterStatus, width: int = UNLIMITED) -> str:
+    """Format the cluster: its totals, a table of device types if there are several, a table of machines."""
     machines = _machines(cluster)
     free = sum(node.gpus_free for _, node in machines)
-    lines = [
+    totals = (
         f"{free} of {cluster.gpus} devices free, {cluster.gpus_leased} leased, {cluster.active_apps} active apps, "
         f"policy {cluster.policy}, leases of {seconds(cluster.lease_s)}"
-    ]
+    )
+    parts = [wrapped("", totals, width)]
     types = list(dict.fromkeys(machine.device for machine, _ in machines))
     if len(types) > 1:
         rows = []
         for device in types:
             nodes = [node for machine, node in machines if machine.device == device]
             rows.append((device, str(len(nodes)), *_counts(nodes)))
-        lines += ["", table(("TYPE", "NODES", "DEVICES", "LEASED", "FREE"), rows)]
+        parts.append(table(("TYPE", "NODES", "DEVICES", "LEASED", "FREE"), rows, width))
     by_node = [
         (machine.machine_id, machine.rack_id, machine.device or MISSING, node.state, *_counts([node]))
         for machine, node in machines
     ]
-    return "\n".join([*lines, "", table(("NODE", "RACK", "TYPE", "STATE", "DEVICES", "LEASED", "FREE"), by_node)])
+    parts.append(table(("NODE", "RACK", "TYPE", "STATE", "DEVICES", "LEASED", "FREE"), by_node, width))
+    return "\n\n".join(parts)
 
 
 def _machines(cluster: pb.ClusterStatus) -> list[tuple[pb.Machine, pb.NodeStatus]]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from themis.errors import InputError, UnknownNameError
+from themis.errors import FoundErrors, InputError, UnknownNameError
 from themis.number_parsing import parse_number
 from themis.python_programs import module_command
 from themis.values import Value
@@ -241,8 +241,14 @@ def check_values(name: str, values: Mapping[str, object]) -> dict[str, FlagValue
     Raises:
         InputError: The program or a flag is unknown, or a value is out of range.
     """
-    of = program(name)
-    return {flag: convert(of.flag(flag), value) for flag, value in values.items()}
+    of, found = program(name), FoundErrors()
+
+    def fitting(flag: str) -> FlagValue:
+        return convert(of.flag(flag), values[flag])
+
+    converted = {flag: found.run(fitting, flag) for flag in values}
+    found.raise_all()
+    return {flag: value for flag, value in converted.items() if value is not None}
 
 
 def convert(flag: Flag, value: object) -> FlagValue:

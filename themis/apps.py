@@ -124,7 +124,7 @@ class CodeArchive(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            raise InputError("the hash of the code is not a SHA-256", value=self.sha256[:80])
+            raise InputError("the hash of the code is not a SHA-256", value=self.sha256)
 
     @classmethod
     def of(cls, content: bytes) -> CodeArchive:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from themis import __version__
-from themis.errors import InputError, UnknownNameError, nearest
+from themis.errors import InputError, UnknownNameError, nearest, shortened
 
 
 def version_line(program: str) -> str:
@@ -31,7 +31,7 @@ class HelpfulParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError instead of writing the usage and ending the process."""
-        raise InputError(message, remedy=f"see: {self.prog} -h")
+        raise InputError(shortened(message), remedy=f"see: {self.prog} -h")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but the parser of a command reports the words that it does not know itself.

@@ -54,7 +54,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps([_document(checkpoint) for checkpoint in found], indent=1) + "\n")
     else:
-        sys.stdout.write(_table(found))
+        sys.stdout.write(f"{_table(found)}\n")
     return 0
 
 
@@ -88,16 +88,13 @@ def _line(copied: Copied) -> str:
 
 
 def _table(checkpoints: tuple[Checkpoint, ...]) -> str:
-    rows = [("job", "iteration", "files", "MB", "location")]
-    for each in checkpoints:
-        megabytes = f"{each.size_bytes / _MB:.1f}"
-        rows.append((each.job_id, str(each.iteration), str(len(each.files)), megabytes, each.location))
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        numbers = [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
-        lines.append("  ".join((row[0].ljust(widths[0]), *numbers, row[-1])) + "\n")
-    return "".join(lines)
+    from submarine_client.table import table
+
+    rows = [
+        (each.job_id, str(each.iteration), str(len(each.files)), f"{each.size_bytes / _MB:.1f}", each.location)
+        for each in checkpoints
+    ]
+    return table(("JOB", "ITERATION", "FILES", "MB", "LOCATION"), rows)
 
 
 def _document(checkpoint: Checkpoint) -> dict[str, object]:

@@ -108,7 +108,7 @@ def _check(options: argparse.Namespace) -> int:
     from themis.config.examples import ExampleKind, file_or_example
     from themis.config.queues_file import load_queues
     from themis.config.rm_settings import load_rm_settings
-    from themis.config.validation_errors import FoundErrors
+    from themis.errors import FoundErrors
 
     settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
     errors = FoundErrors()
@@ -166,37 +166,43 @@ def _status(options: argparse.Namespace) -> int:
         document = MessageToDict(status, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
     else:
-        sys.stdout.write(_status_text(status))
+        from submarine_client.terminal import Terminal
+
+        terminal = Terminal.of_process()
+        terminal.say(_status_text(status, terminal.width))
     return 1 if status.store_trouble or status.engine_trouble else 0
 
 
-def _status_text(status: pb.RmStatus) -> str:
+def _status_text(status: pb.RmStatus, width: int) -> str:
+    from submarine_client.table import MISSING, table
+    from submarine_client.terminal import fields
+
     process = f"process {status.pid} on {status.host}, since {_when(status.started_at_s)}"
     lines = [
-        f"ResourceManager  Themis {status.version}, {process}",
-        f"settings         engine {status.engine}, policy {status.policy}, state_dir {status.state_dir}",
-        f"store            {status.store_trouble or 'ok'}",
-        f"engine           {status.engine_trouble or 'ok'}",
-        f"apps             {status.apps_running} running, {status.apps_waiting} waiting to start",
-        *[f"limit            {limit}" for limit in status.limits],
-        *[f"standby          {standby}" for standby in status.standbys],
-        *([f"certificate      {_validity(status)}"] if status.certificate_expires_at_s else []),
-        "",
-        f"{'machine':<20} {'state':<8} {'GPUs':>5} {'leased':>7} {'closed':>7}  last lease ends",
+        ("Themis", f"{status.version}, {process}"),
+        ("Settings", f"engine {status.engine}, policy {status.policy}, state_dir {status.state_dir}"),
+        ("Store", status.store_trouble or "ok"),
+        ("Engine", status.engine_trouble or "ok"),
+        ("Apps", f"{status.apps_running} running, {status.apps_waiting} waiting to start"),
+        *[("Limit", limit) for limit in status.limits],
+        *[("Standby", standby) for standby in status.standbys],
+        *([("Certificate", _validity(status))] if status.certificate_expires_at_s else []),
     ]
-    lines += [_node_line(node) for node in status.nodes]
-    return "\n".join(lines) + "\n"
+    header = ("MACHINE", "STATE", "GPUS", "LEASED", "CLOSED", "LAST LEASE ENDS")
+    rows = [
+        (
+            *(node.machine_id, node.state, str(node.gpus), str(node.gpus_leased), str(node.gpus_closed)),
+            _when(node.last_lease_end_s) if node.gpus_leased else MISSING,
+        )
+        for node in status.nodes
+    ]
+    return f"{fields(lines, width)}\n\n{table(header, rows, width)}"
 
 
 def _validity(status: pb.RmStatus) -> str:
     left_d = (status.certificate_expires_at_s - status.now_s) / 86_400
     end = _when(status.certificate_expires_at_s)
     return f"expired {end}: themis rm init, and a restart" if left_d < 0 else f"until {end}, {left_d:.0f} days"
-
-
-def _node_line(node: pb.NodeStatus) -> str:
-    end = _when(node.last_lease_end_s) if node.gpus_leased else "-"
-    return f"{node.machine_id:<20} {node.state:<8} {node.gpus:>5} {node.gpus_leased:>7} {node.gpus_closed:>7}  {end}"
 
 
 def _stop(options: argparse.Namespace) -> int:

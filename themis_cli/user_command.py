@@ -49,13 +49,15 @@ def _add(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from submarine_client.table import table
+    from submarine_client.terminal import Terminal
 
     with admin_of(options) as admin:
         users = admin.users()
     rows = [
         (user.user, _day(user.created_at_s), user.created_by, _day(user.expires_at_s), _role(user)) for user in users
     ]
-    sys.stdout.write(f"{table(('USER', 'ADDED', 'BY', 'VALID UNTIL', 'ROLE'), rows)}\n")
+    terminal = Terminal.of_process()
+    terminal.say(table(("USER", "ADDED", "BY", "VALID UNTIL", "ROLE"), rows, terminal.width))
     return 0
 
 

@@ -28,8 +28,8 @@ from themis.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs/figures"
-WIDTH = 1000
-HEIGHTS = {"cluster-page.png": 1160, "app-page.png": 1130, "report.png": 665}
+WIDTH = 1160
+HEIGHTS = {"cluster-page.png": 1165, "app-page.png": 1270, "report.png": 665}
 """The pictures, and how much of each page they show, in pixels."""
 
 SETTINGS = """\

@@ -113,12 +113,19 @@ class SearchState:
     def best(self) -> str:
         """The best job so far, empty if none is known to be.
 
-        Of several jobs only one with a loss is the best. A job that reports nothing at all is never the best.
+        Of several jobs only one with a loss is the best. A job that reports nothing at all is never the best, and
+        neither is one whose newest loss is NaN or infinite.
         """
         job = self.jobs.get(self.plan().best or "")
-        if job is None or (math.isnan(job.loss) and (len(self.jobs) > 1 or job.reports_nothing)):
+        if job is None:
             return ""
-        return job.job_id
+        alone = len(self.jobs) == 1 and not (job.reports_nothing or job.read_metric)
+        return job.job_id if math.isfinite(job.loss) or alone else ""
+
+    def first_is_no_number(self) -> str:
+        """The job that ranks first if its newest loss is NaN or infinite, else an empty text."""
+        job = self.jobs.get(self.plan().best or "")
+        return job.job_id if job is not None and job.read_metric and not math.isfinite(job.loss) else ""
 
     def progress(self) -> Mapping[str, JobProgress]:
         """Return every job as the agent sees it."""
@@ -162,8 +169,10 @@ class SearchState:
         target = plan.targets.get(job.job_id) or job.short_of
         if target:
             return target
-        short = job.state is JobState.FAILED or not job.profile.iteration
-        return job.spec.iterations_total if short else job.profile.iteration
+        if job.state is JobState.FAILED or not job.profile.iteration:
+            return job.spec.iterations_total
+        done = job.profile.iteration
+        return done if job.spec.has_no_length else min(done, job.spec.iterations_total)
 
     @property
     def unreadable(self) -> str:

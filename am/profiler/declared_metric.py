@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 
+from am.profiler.line_places import line_place
 from am.profiler.numbers import NUMBER
 from am.profiler.records import Metric
 from themis.apps import MetricSpec
-
-_STEP = re.compile(r"(?<![A-Za-z0-9])(?:global[ _])?(?:step|iteration|iter)[\"']? *[:=]? *([0-9]{1,15})(?![\w%]|\.\d)")
 
 
 class DeclaredMetric:
     """Finds the values of one metric in lines of any format.
 
-    A name matches before `=`, `:` or a blank, with or without quotes: `f1=0.3`, `"f1": 0.3`, `f1 0.3`.
+    A name matches before `=`, `:`, `|` or a blank, with or without quotes: `f1=0.3`, `"f1": 0.3`, `f1 0.3`, `f1 | 0.3`.
     A regular expression has the value in the group `value`, or in its first group, and may have a group `step`.
 
     Args:
@@ -22,7 +21,7 @@ class DeclaredMetric:
     """
 
     def __init__(self, spec: MetricSpec) -> None:
-        named = rf"(?<![\w/.-]){re.escape(spec.name)}[\"']?(?: *[:=] *|\s+)[\"'\[(]?(?P<value>{NUMBER})(?![\w]|\.\d)"
+        named = rf"(?<![\w/.-]){re.escape(spec.name)}[\"']?(?:\s*[:=|]\s*|\s+)[\"'\[(]?(?P<value>{NUMBER})(?![\w]|\.\d)"
         self._pattern = re.compile(spec.regex or named)
         self._group = "value" if "value" in self._pattern.groupindex else 1
         self._has_step = "step" in self._pattern.groupindex
@@ -33,8 +32,11 @@ class DeclaredMetric:
         if match is None:
             return None
         step = match["step"] if self._has_step else None
-        if step is None and (named := _STEP.search(line)):
-            step = named[1]
+        if step is None:
+            text = line.replace('"', "").replace("'", "").lower()
+            place = line_place(text, len(text))
+            is_of_epoch = place.in_epoch or (place.epoch is not None and place.steps is not None)
+            step = None if is_of_epoch else place.step
         try:
             return Metric(value=float(match[self._group]), step=None if step is None else int(step))
         except (TypeError, ValueError):

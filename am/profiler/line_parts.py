@@ -17,7 +17,8 @@ _OF_THE_TEXT = rf"\W{{0,5}}(?:{_HELD_OUT_WORD}|train|training|ep|epoch|step|it|i
 _PREFIX = re.compile(
     # Times, levels, places in the source, names of modules, anything in brackets: no plain words.
     rf"\s*+(?:(?!{_OF_THE_TEXT})(?:\[[^\]]{{0,80}}\]|\([^)]{{0,80}}\)|(?:info|debug|notice|warning):[\w.]{{0,40}}:"
-    r"|(?:info|debug|notice|warning)\b|[^\s\w\[({]+(?=\s)|[^\s\[({]*(?:[0-9]|\w\.\w)[^\s\[({]*)[:,|>\]]*+\s*+)*+"
+    r"|(?:[\w.]{1,40} - )?(?:info|debug|notice|warning)\b"
+    r"|[^\s\w\[({]+(?=\s)|[^\s\[({]*(?:[0-9]|\w\.\w)[^\s\[({]*)[:,|>\]]*+\s*+)*+"
 )
 _LEAD = re.compile(rf"[^a-z]*{_HELD_OUT_WORD}\b(?![./])")
 _SET = r"(?:train|training|val|vali|valid|validation|eval|evaluation|test|testing|cv)"

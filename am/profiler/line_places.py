@@ -32,7 +32,7 @@ _EPOCH_BEHIND = re.compile(r"(?<![\w./,:-])(?P<epoch>[0-9]{1,9}) ?epoch(?!s|\w*=
 _TRAIN = re.compile(r"train: *\[? *(?P<epoch>[0-9]{1,9})(?: */ *(?P<epochs>[0-9]{1,9}))?(?=\]? *\[)")
 _FROM_ZERO = re.compile(r"epoch [0-9]{1,9}/[0-9]{1,9} +[━╸╺ ]+ [0-9]+/[0-9]+ [^•]{1,40}•")
 """The bar that Lightning draws by Rich. It counts epochs from 0 to the last one: `Epoch 2/2` is the third of three."""
-_COUNT = re.compile(r"(?:^|[\[(| ])(?P<done>[0-9]{1,12}) *(?:/|of) *(?P<total>[0-9]{1,12})(?=[\] ,\[(:]|$)")
+_COUNT = re.compile(r"(?:^|[\[(| ])(?P<done>[0-9]{1,12}) *(?:/|of) *(?P<total>[0-9]{1,12})(?=[\] ,\[():]|$)")
 _COUNT_BEHIND = re.compile(
     r"\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]"
     r"|%\|[^|]{0,200}\| *(?P<drawn>[0-9]{1,12})/(?P<of>[0-9]{1,12}) \["

@@ -24,7 +24,7 @@ _TOTAL = frozenset(
 
 _NOT_MEASURED = frozenset(
     ("best", "min", "minimum", "max", "maximum", "lowest", "target", "prev", "previous", "initial", "start", "weight")
-) | frozenset(("scale", "threshold", "delta", "stop", "old", "expected"))
+) | frozenset(("scale", "threshold", "delta", "stop", "old", "expected", "z", "zloss", "aux", "auxiliary"))
 
 # `loss=0.5.ckpt` is the name of a file. `0.6 -> 0.5` has the old value first.
 _AFTER = r"(?![\w%]|\.\w|-\d| *%| *-{0,2}> *[\d.])"
@@ -32,7 +32,7 @@ _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
 _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
-    rf"(?<![\w./-])(?P<words>(?:[a-z]\w{{0,19}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
+    rf"(?<![\w./-])(?P<words>(?:[a-z][\w/-]{{0,40}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
     rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
     # `loss (for one batch) at step 200: 0.69`
     rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
@@ -136,9 +136,10 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
     for match in _LOSS.finditer(text):
         name = plain[slice(*match.span("name"))]
         camel = _CAMEL.search(name) is not None
-        if _CLASS_NAME.search(name) and not camel:
-            continue
         before, named = set(_SPLIT.split(match["words"])), set(_SPLIT.split(match["name"] + match["suffix"]))
+        # `train/CrossEntropyLoss` is a value, `CrossEntropyLoss` alone the name of a class.
+        if _CLASS_NAME.search(name) and not (camel or named & (HELD_OUT | TRAINED)):
+            continue
         words = before | named | set(_SPLIT.split(f"{match['of'] or ''} {match['unit'] or ''}"))
         words |= {"val"} if camel and name[:1] in "vte" and not name.startswith(("tr", "to")) else set()
         if words & _NOT_MEASURED or _is_cut(text, match):

@@ -122,10 +122,7 @@ class LogReader:
             data = _BEHIND_BAR.sub(rb"\1\2\n", data)
         data = b"\n" + (_last_drawings(data) if b"\r" in data else data)
         self._count(data)
-        records = self._records(data)
-        kinds = (Metric,) if self._declared is not None else (StepLoss, LossOnly, Validation)
-        self.lines_read += sum(isinstance(record, kinds) and _has_value(record) for record in records)
-        return records
+        return self._records(data)
 
     def expect(self, *iterations: int) -> None:
         """Set the last iteration of the job and, if it reads lines of earlier phases, the last ones of these."""
@@ -138,6 +135,11 @@ class LogReader:
         self.lines_seen += data.count(b"\n") - 1 - data.count(b"\n\n") - ours
         if not self.first_line and (first := _SHOWN.search(data)):
             self.first_line = first[0].decode("utf-8", "replace").strip()[:_MAX_SHOWN]
+
+    def _count_read(self, found: Sequence[Record]) -> None:
+        """Count a line with these records if it has a loss or the declared metric."""
+        kinds = (Metric,) if self._declared is not None else (StepLoss, LossOnly, Validation)
+        self.lines_read += any(isinstance(record, kinds) and _has_value(record) for record in found)
 
     def _records(self, data: bytes) -> list[Record]:
         if self._declared is not None:
@@ -186,9 +188,10 @@ class LogReader:
                 if type(found[0]) is Begun:
                     self._begin()
                 self.times_steps = self.times_steps or any(type(record) is StepLoss for record in found)
-                records += found
                 if self._declared is not None and (metric := self._declared.read(match[0].decode("utf-8", "replace"))):
-                    records.append(metric)
+                    found = (*found, metric)
+                self._count_read(found)
+                records += found
         if self._reads_others:
             records += self._other_lines(data[at:])
         return records
@@ -212,6 +215,7 @@ class LogReader:
             if self._declared is not None and (metric := self._declared.read(text)):
                 found = (*(found or self._progress(text, metric)), metric)
             if found and (tag["worker"] is None or self._accepts(tag["worker"], found)):
+                self._count_read(found)
                 records += found
         return records
 

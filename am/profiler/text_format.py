@@ -23,8 +23,16 @@ from am.profiler.table_format import LogTable
 _HELD_OUT_HEAD = re.compile(
     r"(?:.{0,80}[^\w./])?(?:test|val|validation|eval|evaluation)(?: (?:set|metrics|results|error|stats))?:", re.I
 )
-_KERAS = re.compile(r"[0-9]+/[0-9]+ .*[0-9][um]?s/step")
-"""A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`."""
+_EVALUATION_HEAD = re.compile(
+    r"\W*(?:(?:start|begin|run)(?:n?ing)? (?:eval|evaluation|validation)"
+    r"|(?:eval|evaluation|validation) (?:begin|start)s?|(?:evaluating|validating)(?: [a-z]{1,20}){0,3})"
+    r"(?P<epoch>,? epoch [0-9]{1,9}(?:/[0-9]{1,9})?)?\W*",
+    re.IGNORECASE,
+)
+"""`Eval begin...`, `***** Evaluating perplexity, Epoch 1/2 *****`"""
+_OF_TOTAL = re.compile(r"\W*(?:(?:step|batch|iter)\W{0,3})?[0-9]{1,12}/(?P<total>[0-9]{1,12})\b", re.IGNORECASE)
+_KERAS = re.compile(r"(?!\W*step ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
+"""A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`."""
 _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):")
 """Lines in the notation of TensorFlow or Themis, whose own formats have skipped them."""
 _BAR = re.compile(
@@ -60,6 +68,11 @@ class TextFormat:
         self._names_losses = False
         self._head = LinePlace()
         self._next_is_held_out = self._block_is_held_out = False
+        self._held_out_total: str | None = None
+        self._trained = LinePlace()
+        self._stride = 0
+        self._epoch_ends = False
+        self._iterations_are_epochs = False
         self._first_epoch: int | None = None
         self._epoch: int | None = None
         self._in_epoch: int | None = None
@@ -107,14 +120,14 @@ class TextFormat:
             return self._records(known)
         row = self._table.row(line)
         if "oss" not in line and "OSS" not in line and not row:
-            self._head = head_place(line) or self._head
+            self._take_head(line)
             return ()
         if diverged := says_diverged(line):
             return (diverged,)
         values = named_values(row or line, held_out=held_out)
-        of_others = _KERAS.search(line) is not None or _OTHERS.search(line) is not None
+        of_others = _KERAS.match(line) is not None or _OTHERS.search(line) is not None
         if of_others or (values.loss is None and values.held_out_loss is None and not values.of_adversaries):
-            self._head = head_place(line) or self._head
+            self._take_head(line)
             return ()
         self._names_losses = True
         return self._records(values)
@@ -129,11 +142,29 @@ class TextFormat:
             else self._iteration(place, None, held_out_only=True)
         )
 
+    def _take_head(self, line: str) -> None:
+        """Remember the epoch and the step that a line gives to those below it."""
+        head = head_place(line)
+        if head is None:
+            return
+        self._head = head
+        self._iterations_are_epochs = self._iterations_are_epochs or head.epochs in self._expected
+
     def _is_held_out(self, line: str) -> bool:
-        """Return whether a line follows the head `Test metrics:`, at once or in the block that is indented below it."""
+        """Return whether a line follows the head of an evaluation, such as `Test metrics:` or `Eval begin...`.
+
+        It follows at once, in the block that is indented below the head, or behind lines that count to the same total.
+        """
         indented = line[:1].isspace()
+        counted = _OF_TOTAL.match(line)
+        total = None if counted is None else counted["total"]
         held_out = self._next_is_held_out or (indented and self._block_is_held_out)
-        self._next_is_held_out = line.endswith(":") and _HELD_OUT_HEAD.fullmatch(line) is not None
+        held_out = held_out or (total is not None and total == self._held_out_total)
+        self._held_out_total = total if held_out else None
+        evaluation = _EVALUATION_HEAD.fullmatch(line)
+        self._epoch_ends = self._epoch_ends or (evaluation is not None and evaluation["epoch"] is not None)
+        named = line.endswith(":") and _HELD_OUT_HEAD.fullmatch(line) is not None
+        self._next_is_held_out = named or evaluation is not None
         if not indented:
             self._block_is_held_out = self._next_is_held_out
         return held_out
@@ -153,8 +184,16 @@ class TextFormat:
         return (*trained, Validation(step=step, loss=values.held_out_loss, accuracy=values.accuracy))
 
     def _completed(self, place: LinePlace, *, held_out_only: bool) -> LinePlace:
-        """Return the place of a line, with what it leaves out from the line that was its head."""
-        head = self._head
+        """Return the place of a line, with what it leaves out from the line that was its head.
+
+        Held-out values without a place, behind lines of training that name their epoch, are of the end of that epoch if
+        it has come. Otherwise they are of the last step.
+        """
+        head, trained = self._head, self._trained
+        if not held_out_only:
+            self._follow(place)
+        elif trained.epoch is not None and place.epoch is None and (place.step is None or place.in_epoch):
+            return LinePlace(epoch=trained.epoch, epochs=trained.epochs) if self._epoch_ends else LinePlace()
         if place.epoch is None and place.step is None:
             place = head
         elif place.epoch is None:
@@ -162,6 +201,15 @@ class TextFormat:
             place = replace(place, epoch=head.epoch, epochs=head.epochs, in_epoch=in_epoch)
         # In a line with held-out values only, unnamed counts are those of the evaluation.
         return replace(place, step=None, steps=None) if held_out_only and place.in_epoch else place
+
+    def _follow(self, place: LinePlace) -> None:
+        """Remember the place of a line of training, and whether the next such line would be beyond its epoch's end."""
+        before, self._trained, self._epoch_ends = self._trained.step, place, False
+        if place.step is None:
+            return
+        if before is not None and place.step > before:
+            self._stride = place.step - before
+        self._epoch_ends = place.steps is not None and 0 < self._stride >= place.steps - place.step
 
     def _iteration(self, place: LinePlace, loss: float | None, *, held_out_only: bool) -> int | None:
         """Return the iteration of a line. Returns None if nothing says it."""
@@ -173,7 +221,9 @@ class TextFormat:
         if self._first_epoch is None or place.epoch < self._first_epoch:
             self._first_epoch = place.epoch
         before = place.epoch - min(1, self._first_epoch)
-        if self._expected and (place.epochs in self._expected or self._is_of_epoch(place)):
+        if place.epochs in self._expected or self._is_of_epoch(place):
+            self._iterations_are_epochs = True
+        if self._iterations_are_epochs:
             is_within = not held_out_only and place.step is not None and place.step != place.steps
             return before if is_within else before + 1
         if place.step is None:

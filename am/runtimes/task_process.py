@@ -11,7 +11,10 @@ from themis.errors import InputError
 RUN_MARK = "THEMIS_RUN_ID"
 """Variable that identifies a run of a ResourceManager. Two ResourceManagers on one machine may use the same app ids."""
 
-_PREFIXES_NOT_INHERITED = ("THEMIS_", "SLURM_", "SBATCH_", "PMI_", "PMIX_", "OMPI_", "TORCHELASTIC_", "PET_")
+_PREFIXES_NOT_INHERITED = (
+    *("THEMIS_", "SLURM_", "SBATCH_", "PBS_", "LSB_", "PMI_", "PMIX_", "OMPI_", "MV2_", "TORCHELASTIC_", "PET_"),
+    *("SYSTEMD_", "MEMORY_PRESSURE_"),
+)
 _NOT_INHERITED = frozenset(
     (
         # A place in a gang, as TensorFlow, PyTorch and Submarine read it.
@@ -19,7 +22,8 @@ _NOT_INHERITED = frozenset(
         *("MASTER_ADDR", "MASTER_PORT", "_TASK_TYPE", "_TASK_INDEX"),
         # systemd's to the service that it started.
         *("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID"),
-        *("INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY"),
+        *("INVOCATION_ID", "JOURNAL_STREAM", "FDSTORE", "MANAGERPID", "CREDENTIALS_DIRECTORY", "STATE_DIRECTORY"),
+        *("RUNTIME_DIRECTORY", "CACHE_DIRECTORY", "LOGS_DIRECTORY", "CONFIGURATION_DIRECTORY"),
     )
 )
 

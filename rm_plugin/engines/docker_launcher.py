@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 
 from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
@@ -21,12 +21,14 @@ from themis.docker_host import (
     ROLE_LABEL,
     RUN_LABEL,
     Bind,
+    ContainerEnd,
     ContainerSpec,
     DockerError,
     DockerHost,
 )
 from themis.docker_watch import ContainerWatch
 from themis.errors import UnreachableError
+from themis.files import last_line
 from themis.python_programs import module_command
 from themis.values import Value, repr_without
 
@@ -80,7 +82,7 @@ class AmContainers(Value, frozen=True, kw_only=True):
         return ContainerSpec(
             name=f"themis-{launch.app_id}-{launch.attempt}-{self.name_suffix}",
             image=self.image,
-            command=(*_INTO_LOG, f"am-{launch.attempt}.log", *module_command("am.main", python=self.python)),
+            command=(*_INTO_LOG, _log_name(launch.attempt), *module_command("am.main", python=self.python)),
             environment={"HOME": folder, **self.environment, **launch.environment, **ours},
             labels=labels,
             network=self.network,
@@ -135,7 +137,8 @@ class DockerAppLauncher:
             raise DockerError("the app's folder cannot be written", value=str(error)) from error
         labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
         container = await asyncio.to_thread(self._host.start, self._containers.spec(launch, labels, gateway))
-        self._follow(launch.app_id, launch.attempt, container.pid, container.container_id)
+        log = launch.working_dir / _log_name(launch.attempt)
+        self._follow(launch.app_id, launch.attempt, container.pid, container.container_id, log)
         return container.pid
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
@@ -210,21 +213,28 @@ class DockerAppLauncher:
                     return None
                 await asyncio.sleep(_AGAIN_S)
 
-    def _follow(self, app_id: str, attempt: int, pid: int, container_id: str) -> None:
+    def _follow(self, app_id: str, attempt: int, pid: int, container_id: str, log: Path | None = None) -> None:
         if self._watch is None:
             self._watch = ContainerWatch(self._host, {**self._run, ROLE_LABEL: APP_MASTER})
         self._gone[app_id] = asyncio.Event()
-        work = self._until_exit(app_id, attempt, pid, self._watch, container_id)
+        work = self._until_exit(app_id, attempt, pid, self._watch.follow(container_id), log)
         watcher = asyncio.get_running_loop().create_task(work)
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
 
-    async def _until_exit(self, app_id: str, attempt: int, pid: int, watch: ContainerWatch, container_id: str) -> None:
-        end = await watch.follow(container_id)
+    async def _until_exit(
+        self, app_id: str, attempt: int, pid: int, ending: Awaitable[ContainerEnd], log: Path | None
+    ) -> None:
+        code = (await ending).exit_code
         await self._remove_surely(self._app(app_id))
         self._gone.pop(app_id).set()
         if not self._closed:
-            await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=end.exit_code))
+            words = last_line(log) if log is not None and code else ""
+            await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=code, last_words=words))
+
+
+def _log_name(attempt: int) -> str:
+    return f"am-{attempt}.log"
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from themis.cluster import Cluster
 from themis.config.app_limits import MAX_VALUES, check_few, check_limits
 from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label, check_queue_name
-from themis.errors import InputError, UnknownNameError
+from themis.errors import FoundErrors, InputError, UnknownNameError
 from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
@@ -20,45 +20,56 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
 
     Every text, list and number of an `AppSpec` has a limit, since it is stored, shown and sent to the app master.
     """
-    check_app_name(spec.name, _SOURCE)
-    check_label(spec.user, "user", _SOURCE)
-    check_queue_name(spec.queue, "queue", _SOURCE)
-    _check_count("priority", spec.priority, least=-1000, most=1000)
-    check_label(spec.tuner.name, "tuner", _SOURCE)
+    found = FoundErrors()
+    run = found.run
+    run(check_app_name, spec.name, _SOURCE)
+    run(check_label, spec.user, "user", _SOURCE)
+    run(check_queue_name, spec.queue, "queue", _SOURCE)
+    run(_check_count, "priority", spec.priority, least=-1000, most=1000)
+    run(check_label, spec.tuner.name, "tuner", _SOURCE)
     if spec.program.name:
-        check_label(spec.program.name, "program", _SOURCE)
+        run(check_label, spec.program.name, "program", _SOURCE)
+    run(check_limits, spec, _SOURCE)
+    run(_check_jobs, spec, cluster)
+    if len(spec.checkpoint_uri) > MAX_VALUES:
+        found.add(InputError(f"{_SOURCE}: checkpoint_uri is too long", value=len(spec.checkpoint_uri)))
+    else:
+        run(check_checkpoint_uri, spec.checkpoint_uri)
+    run(_check_count, "resources.memory_mb", spec.resources.memory_mb)
+    run(_check_count, "resources.vcores", spec.resources.vcores)
+    run(_check_count, "checkpoint_every", spec.checkpoint_every)
+    run(_check_count, "keep_checkpoints", spec.keep_checkpoints)
+    run(_check_count, "max_task_restarts", spec.max_task_restarts, least=0)
+    run(_check_number, "job.peer_wait_s", spec.peer_wait_s)
+    if spec.max_runtime_s:
+        run(_check_number, "job.max_runtime_s", spec.max_runtime_s)
+    run(_check_count, "job.max_iterations", spec.max_iterations, least=0, most=2**53)
+    if spec.estimate.serial_iteration_s is not None:
+        run(_check_number, "estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
+    if spec.estimate.slowdown is not None:
+        run(_check_number, "estimate.slowdown", spec.estimate.slowdown.cluster)
+    found.raise_all()
+
+
+def _check_jobs(spec: AppSpec, cluster: Cluster) -> None:
+    """Up to the first job with an error: the jobs of a search usually share it."""
     check_few("jobs", spec.jobs, _SOURCE, MAX_JOBS)
-    check_limits(spec, _SOURCE)
     for job in spec.jobs:
         check_job_id(job.job_id)
         _check_job(job)
         _check_fits(job, cluster)
-    if len(spec.checkpoint_uri) > MAX_VALUES:
-        raise InputError(f"{_SOURCE}: checkpoint_uri is too long", value=len(spec.checkpoint_uri))
-    check_checkpoint_uri(spec.checkpoint_uri)
-    _check_count("resources.memory_mb", spec.resources.memory_mb)
-    _check_count("resources.vcores", spec.resources.vcores)
-    _check_count("checkpoint_every", spec.checkpoint_every)
-    _check_count("keep_checkpoints", spec.keep_checkpoints)
-    _check_count("max_task_restarts", spec.max_task_restarts, least=0)
-    _check_number("job.peer_wait_s", spec.peer_wait_s)
-    if spec.max_runtime_s:
-        _check_number("job.max_runtime_s", spec.max_runtime_s)
-    _check_count("job.max_iterations", spec.max_iterations, least=0, most=2**53)
-    if spec.estimate.serial_iteration_s is not None:
-        _check_number("estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
-    if spec.estimate.slowdown is not None:
-        _check_number("estimate.slowdown", spec.estimate.slowdown.cluster)
 
 
 def _check_job(job: JobSpec) -> None:
-    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MAX_TASKS)
+    found = FoundErrors()
+    found.run(_check_count, f"job {job.job_id}: tasks", job.shape.tasks, most=MAX_TASKS)
     # So that iterations times seconds stay exact in sums.
-    _check_count(f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
-    check_few("devices", job.speed_by_device, _SOURCE)
+    found.run(_check_count, f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
+    found.run(check_few, "devices", job.speed_by_device, _SOURCE)
     for device, speed in job.speed_by_device.items():
-        check_label(device, "device", _SOURCE)
-        _check_number(f"job {job.job_id}: speed on {device}", speed)
+        found.run(check_label, device, "device", _SOURCE)
+        found.run(_check_number, f"job {job.job_id}: speed on {device}", speed)
+    found.raise_all()
 
 
 def types_that_run(spec: AppSpec, cluster: Cluster) -> str:

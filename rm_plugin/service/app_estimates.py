@@ -184,11 +184,14 @@ class AppEstimates:
             due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"
             return f"no {noun} is free: all {table.gpus_available} are leased{due}"
         smallest = min(shape.demand_min_gpus for shape in entry.shapes.values())
-        if not table.live_of(entry.app_id) and free < smallest:
+        holds = bool(table.live_of(entry.app_id))
+        if not holds and free < smallest:
             return f"{counted(free, noun)} free, and its smallest gang needs {smallest}"
         if ahead:
             return f"{counted(free, noun)} free, and {policy} serves {counted(ahead, 'app')} before it"
-        return f"{counted(free, noun)} free, and {policy} left them to other apps or for the next round"
+        if holds:
+            return f"{counted(free, noun)} free; more would not pay for a restart, or come with the next round"
+        return f"{counted(free, noun)} free; the next round may place it"
 
     def _refresh(self) -> None:
         now_s = self._clock.now_s()

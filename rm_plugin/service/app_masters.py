@@ -584,7 +584,7 @@ class AppMasters:
         """Return whether the app gets another attempt after the loss of this one."""
         if not entry.is_active or entry.lost_attempt == attempt or entry.attempt != attempt:
             return False
-        change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
+        _note_loss(change, entry, attempt, reason)
         # Leases that it was giving back end now. The others wait for the next attempt, unless they are taken by force.
         leases = self._arbiter.table.of_app(entry.app_id)
         gone = [lease for lease in leases if entry.forced_reason or lease.state is LeaseState.EXPIRING]
@@ -622,8 +622,7 @@ class AppMasters:
 
     def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""
-        reason = "the engine started another attempt"
-        change.event("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
+        _note_loss(change, entry, entry.attempt, "the engine started another attempt")
         detail = {"attempt": message.attempt, "pid": message.pid}
         change.event("am_started", app_id=entry.app_id, detail=detail)
         failed_at_s, forgiven = self._failures(entry, message.attempt - 1, change.now_s)
@@ -840,6 +839,12 @@ def _is_pausing(entry: AppEntry, lost_attempt: int) -> bool:
     """
     same = entry.lost_attempt == lost_attempt
     return entry.is_active and same and bool(entry.pause_reason) and not entry.kill_reason
+
+
+def _note_loss(change: Change, entry: AppEntry, attempt: int, reason: str) -> None:
+    """Write that an attempt was lost. The app shows why until it ends, since it may fail again and again."""
+    change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
+    change.put(entry, diagnostics=f"attempt {attempt} was lost: {reason}")
 
 
 def _at_rest(heartbeat: pb.Heartbeat) -> pb.Heartbeat:

@@ -35,7 +35,7 @@ _DECLARED_ANEW = 0.05
 """An app has declared itself anew if the time of all its phases changed by more than this share."""
 
 _IDS_SHOWN = 10
-"""Ids in the error for a name that several running apps have: the newest ones."""
+"""How many ids or names of apps an error lists at most. Of several running apps of one name, the newest ones."""
 
 _NEAR_APPS = 300
 """Among how many of the newest apps the error for an unknown name looks for a similar one: all would take seconds."""
@@ -152,8 +152,10 @@ class AppEntry:
 
     @property
     def progress(self) -> float:
-        """The finished share of the app's work, 0 to 1."""
-        return 1.0 if self.finish.state == AppState.FINISHED.value else self.heartbeat.progress
+        """The finished share of the app's work, 0 to 1. NaN if it is unknown: a job ended short of its target."""
+        if self.finish.state != AppState.FINISHED.value:
+            return self.heartbeat.progress
+        return 1.0 if self.finish.rho else math.nan
 
     @property
     def jobs(self) -> Sequence[pb.JobStatus]:
@@ -472,9 +474,8 @@ class AppEntries:
         named = [entry for entry in self._entries.values() if entry.spec.name == app_id]
         if not named:
             newest = itertools.islice(reversed(self._entries.values()), _NEAR_APPS)
-            raise UnknownNameError(
-                "app", app_id, {name for entry in newest for name in (entry.app_id, entry.spec.name)}
-            )
+            names = {name for entry in newest for name in (entry.app_id, entry.spec.name)}
+            raise UnknownNameError("app", app_id, names, most=_IDS_SHOWN)
         named = [entry for entry in named if entry.spec.user == user] or named
         running = [entry for entry in named if not entry.ended]
         if len(running) > 1:

@@ -123,7 +123,7 @@ def check_states(names: Sequence[str]) -> frozenset[AppState]:
     """Return the states that a client asks for; an unknown one raises InputError."""
     for name in names:
         if name not in AppState.__members__:
-            raise InputError("unknown state of an app", value=_shown(name), remedy="known: " + ", ".join(AppState))
+            raise InputError("unknown state of an app", value=name, remedy="known: " + ", ".join(AppState))
     return frozenset(map(AppState, names))
 
 
@@ -139,7 +139,7 @@ def read_detail(message: pb.JobEvent) -> Mapping[str, object]:
         raise InputError("the detail of a job event must be a JSON object", value=message.kind)
     _check_json(detail, MAX_DETAIL_DEPTH)
     if detail.get("job_id", message.job_id) != message.job_id:
-        raise InputError("the detail of a job event names another job", value=_shown(str(detail["job_id"])))
+        raise InputError("the detail of a job event names another job", value=detail["job_id"])
     return {"job_id": message.job_id, **detail} if message.job_id else detail
 
 
@@ -229,20 +229,20 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
 
 def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now_s: float) -> None:
     if EMITTERS.get(message.kind) is not Emitter.APP_MASTER:
-        raise InputError("not a kind of event that an app master may emit", value=_shown(message.kind))
+        raise InputError("not a kind of event that an app master may emit", value=message.kind)
     if message.job_id:
         _check_job(message.job_id, app)
     # 0 stands for the time at which it comes.
     _check_number("time_s", message.time_s, most=now_s + MAX_CLOCK_LEAD_S)
     detail = read_detail(message)
     if message.kind == "job_state" and detail.get("state") not in _JOB_STATES:
-        raise InputError("unknown state of a job", value=_shown(str(detail.get("state"))))
+        raise InputError("unknown state of a job", value=detail.get("state"))
 
 
 def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
     # A finish that is sent again after the app ended changes nothing and is acknowledged.
     if message.state not in _ENDS:
-        raise InputError("not a state in which an app ends", value=_shown(message.state))
+        raise InputError("not a state in which an app ends", value=message.state)
     if message.state == AppState.PAUSED and app.is_active and not app.leave_reason:
         raise InputError("only its user pauses an app", value=app.app_id)
     if app.is_active and not APP_LIFECYCLE.allows(app.state, AppState(message.state)):
@@ -301,7 +301,7 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
     for job in jobs:
         _check_job(job.job_id, app)
         if job.state not in _JOB_STATES:
-            raise InputError("unknown state of a job", value=_shown(job.state))
+            raise InputError("unknown state of a job", value=job.state)
         for what in ("iteration", "target_iteration", "restarts", "gpus"):
             _check_count(what, getattr(job, what), most=2**63)
         _check_number("iteration_s", job.iteration_s)
@@ -315,7 +315,7 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
         _check_few("slowdown", job.slowdown, len(_LEVELS))
         for level in job.slowdown:
             if level.level not in _LEVELS:
-                raise InputError("unknown locality level", value=_shown(level.level))
+                raise InputError("unknown locality level", value=level.level)
             _check_number("slowdown", level.factor)
             _check_number("spread", level.spread)
         job.health = _cut(job.health)
@@ -340,7 +340,7 @@ def _check_best(job_id: str, app: AppEntry) -> None:
 
 def _check_job(job_id: str, app: AppEntry) -> None:
     if job_id not in app.shapes:
-        raise InputError("not a job of this app", value=_shown(job_id))
+        raise InputError("not a job of this app", value=job_id)
 
 
 def _check_allocation(allocation: pb.Allocation, cluster: Cluster) -> None:
@@ -348,7 +348,7 @@ def _check_allocation(allocation: pb.Allocation, cluster: Cluster) -> None:
     for count in allocation.counts:
         # The app may not know yet that a machine left. Its answer is refused, and the next round asks again.
         if count.machine_id not in machines:
-            raise InputError("a machine that the cluster does not have", value=_shown(count.machine_id))
+            raise InputError("a machine that the cluster does not have", value=count.machine_id)
         _check_count("gpus", count.gpus, most=cluster.machine(count.machine_id).gpus)
 
 
@@ -373,13 +373,13 @@ def _check_few(what: str, items: Sized, most: int) -> None:
 def _check_name(what: str, text: str) -> None:
     if len(text) > MAX_NAME_CHARS or not text.isprintable():
         remedy = f"use at most {MAX_NAME_CHARS} characters that can be shown"
-        raise InputError(f"unusable {what}", value=_shown(text), remedy=remedy)
+        raise InputError(f"unusable {what}", value=text, remedy=remedy)
 
 
 def _check_line(what: str, text: str) -> None:
     if len(text) > MAX_PATH_CHARS or not text.isprintable():
         remedy = f"use at most {MAX_PATH_CHARS} characters that can be shown"
-        raise InputError(f"unusable {what}", value=_shown(text), remedy=remedy)
+        raise InputError(f"unusable {what}", value=text, remedy=remedy)
 
 
 def _check_json(value: object, depth: int) -> None:
@@ -388,7 +388,7 @@ def _check_json(value: object, depth: int) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise InputError("a text holds half a surrogate pair", value=_shown(ascii(value))) from None
+            raise InputError("a text holds half a surrogate pair", value=value) from None
         return
     parts: Collection[object] = ()
     if isinstance(value, dict):
@@ -396,7 +396,7 @@ def _check_json(value: object, depth: int) -> None:
     elif isinstance(value, list):
         parts = value
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise InputError("an integer is too large", value=_shown(str(value)))
+        raise InputError("an integer is too large", value=value)
     if parts and not depth:
         raise InputError("the detail of a job event is nested too deeply", remedy=f"at most {MAX_DETAIL_DEPTH} levels")
     for part in parts:
@@ -405,8 +405,3 @@ def _check_json(value: object, depth: int) -> None:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + " .. (cut)"
-
-
-def _shown(text: str) -> str:
-    """Return the beginning of a text to quote in an error."""
-    return text[:MAX_NAME_CHARS]

@@ -5,7 +5,7 @@ import contextlib
 import shutil
 
 import pytest
-from web_cases import busy, served
+from web_cases import RmCase, busy, served
 
 from am.page.server import AmPage
 from am.page.state import AmPageState, JobRow
@@ -308,6 +308,18 @@ def test_parameters_and_time_line_are_drawn_and_the_pointer_names_a_span(of_ada)
     run(scenario)
 
 
+def test_time_line_says_how_many_rows_it_does_not_show():
+    async def scenario():
+        case = RmCase(((43,),))
+        case.running("large", rho=1.0)
+        case.grant(app_0001={"m00": 43})
+        async with opened("/apps/app-0001", case=case) as (page, complaints):
+            assert await page.inner_text("#chart-timeline p") == "and 3 more GPUs"
+            assert complaints == []
+
+    run(scenario)
+
+
 def test_apps_are_searched_and_sorted_by_key_and_a_renewal_keeps_both():
     case = busy()
     names = "[...document.querySelectorAll('#apps tbody tr:not([hidden])')].map((row) => row.cells[1].textContent)"
@@ -371,10 +383,20 @@ def test_legend_is_used_by_key():
     run(scenario)
 
 
+def colourful():
+    """Twelve apps that hold a GPU each: the hues of their boxes lie all around the circle."""
+    case = RmCase(((12,),))
+    for _ in range(12):
+        case.running("one", rho=1.0)
+    case.grant(**{entry.app_id.replace("-", "_"): {"m00": 1} for entry in case.entries})
+    return case
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_a_contrast_of_4_5_to_1(scheme):
+@pytest.mark.parametrize(("path", "made"), [("/", colourful), ("/apps/app-0001", busy)])
+def test_text_has_a_contrast_of_4_5_to_1(path, made, scheme):
     async def scenario():
-        async with opened("/apps/app-0001") as (page, _):
+        async with opened(path, case=made()) as (page, _):
             await page.emulate_media(color_scheme=scheme)
             worst = await page.evaluate(CONTRAST)
             assert worst["ratio"] >= 4.5, worst

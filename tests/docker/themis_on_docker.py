@@ -19,7 +19,7 @@ from themis.errors import ThemisError
 from themis_lab.testbed.events import event_from_message
 
 ROOT = Path(__file__).resolve().parents[2]
-EMULATED = "conf/clusters/small-8.yaml"
+EMULATED = ROOT / "conf/clusters/small-8.yaml"
 GROUP = {
     "name": "app", "program": "replay", "arguments": {"serial_iteration_s": 0.1, "log_every": 5},
     "tuner": {"name": "single"}, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 250}, "jobs": 1,

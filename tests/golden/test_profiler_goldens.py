@@ -162,6 +162,8 @@ def test_event_files_are_ignored_once_the_log_reports_steps(tmp_path):
         ("xgboost_rmse", 12, math.nan, 0.24232, None),
         ("lightgbm", 12, 0.205105, 0.274374, None),
         ("lightgbm_l2", 12, math.nan, 0.0650292, None),
+        ("catboost", 20, 0.073777, 0.1283823, None),
+        ("catboost_auc", 12, math.nan, None, None),
         ("fastai_bars", 4, 0.501315, 0.420621, 0.859375),
         ("fastai_lines", 4, 0.5002393126487732, 0.4187934696674347, None),
     ],
@@ -172,6 +174,16 @@ def test_logs_of_other_libraries(name, iteration, loss, held_out, accuracy):
     profile = fed(reader.read((GOLDEN / "text" / f"{name}.log").read_bytes()))
     assert (profile.iteration, profile.loss) == pytest.approx((iteration, loss), nan_ok=True)
     assert (profile.validation_loss, profile.accuracy) == (held_out, accuracy)
+
+
+@pytest.mark.parametrize(("name", "values"), [("bars", (0.1629, 0.1975, 0.9417)), ("lines", (0.2762, 0.2581, 0.925))])
+@pytest.mark.parametrize("iterations", [3, 75])
+def test_paddlepaddle_counts_steps_or_epochs(name, values, iterations):
+    reader = LogReader()
+    reader.expect(iterations)
+    profile = fed(reader.read((GOLDEN / "text" / f"paddle_{name}.log").read_bytes()))
+    assert profile.iteration == iterations
+    assert (profile.loss, profile.validation_loss, profile.accuracy) == values
 
 
 def tagged(text):
@@ -222,6 +234,17 @@ BY_HAND = [
     ("nested_objects", 100, (2, 0.8123, 0.8323, None)),
     ("tabs", 10, (2, 0.8123, 0.8323, None)),
     ("counted", 100, (20, 0.8123, 0.8323, None)),
+    ("timm", 3, (3, 4.31, 3.702, 0.27012)),
+    ("timm", 10000, (3753, 4.31, 3.702, 0.27012)),
+    ("deepspeed_chat", 2, (2, 2.25, 2.0, None)),
+    ("deepspeed_chat", 8, (6, 2.25, 2.0, None)),
+    ("olmo", 1000, (200, 5.812, 6.912, None)),
+    ("fairseq", 10000, (2468, 8.123, 7.123, None)),
+    ("litgpt", 100, (6, 1.434, 1.412, None)),
+    ("orbit", 2000, (2000, 3.1234, 2.9234, 0.45)),
+    ("torchtitan", 1000, (10, 7.1234, 7.2234, None)),
+    ("bracketed", 2, (1, 5.14, None, None)),
+    ("lightgbm_cli", 100, (2, 0.660123, 0.671123, None)),
 ]
 
 

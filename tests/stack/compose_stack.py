@@ -44,8 +44,10 @@ class ComposeStack:
     # ---- apps ----
 
     def submit(self, group):
-        """Submit a group given as text; returns the app's id."""
-        return self.inside("client", "submarine", "app", "submit", "/dev/stdin", stdin=group).split()[-1]
+        """Submit a group given as text; returns the app's id, which comes among other words."""
+        printed = self.inside("client", "submarine", "app", "submit", "/dev/stdin", stdin=group)
+        (app_id,) = set(re.findall(r"\bapp-[0-9]+\b", printed))
+        return app_id
 
     def app(self, app_id):
         return json.loads(self.inside("client", "submarine", "app", "show", app_id, "--json"))

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
+from typing import Protocol
 
-from themis.apps import AppSpec, MetricSpec
+from themis.apps import JobSpec, MetricSpec, ProgramSpec, TunerSpec
 from themis.config.names import check_parameter_name
 from themis.config.placeholders import placeholders
-from themis.errors import InputError
+from themis.errors import FoundErrors, InputError
 
 MAX_TEXT_BYTES = 100_000
 """Below the kernel's limit of 128 KiB for a single text (MAX_ARG_STRLEN): the name, and paths, are added to it."""
@@ -24,22 +25,33 @@ MAX_ENVIRONMENT_BYTES = 1_000_000
 MAX_VALUES = 1_000
 
 
-def check_limits(spec: AppSpec, source: str) -> None:
+class LimitedApp(Protocol):
+    """The parts of an app that have limits: those of an AppSpec."""
+
+    @property
+    def metric(self) -> MetricSpec: ...  # noqa: D102
+
+    @property
+    def tuner(self) -> TunerSpec: ...  # noqa: D102
+
+    @property
+    def program(self) -> ProgramSpec: ...  # noqa: D102
+
+    @property
+    def jobs(self) -> Sequence[JobSpec]: ...  # noqa: D102
+
+
+def check_limits(spec: LimitedApp, source: str) -> None:
     """Raise InputError if a text, or the sum of them, is too large for a program, or cannot be passed to one.
 
     Args:
         spec: The app.
         source: Where it was given, for errors.
     """
-    _check_metric(spec.metric, source)
-    _check_values("setting", spec.tuner.settings, source)
-    _check_values("argument", spec.program.arguments, source)
-    _check_environment(spec.program.environment, source)
-    _check_text("python", spec.program.python, source)
-    _check_text("command", spec.program.command, source)
-    for job in spec.jobs:
-        _check_values("hyper-parameter", job.hyper_parameters, source)
-    _check_commands(spec, source)
+    found = FoundErrors()
+    for check in (_check_metric, _check_settings, _check_program, _check_sets, _check_commands):
+        found.run(check, spec, source)
+    found.raise_all()
 
 
 def check_pattern(metric: MetricSpec, source: str) -> None:
@@ -60,17 +72,38 @@ def check_pattern(metric: MetricSpec, source: str) -> None:
         raise InputError(f"{source}: metric.regex has no group", value=metric.regex, remedy=remedy)
 
 
-def _check_metric(metric: MetricSpec, source: str) -> None:
+def _check_metric(spec: LimitedApp, source: str) -> None:
+    metric = spec.metric
     if metric.mode not in ("min", "max"):
         raise InputError(f"{source}: metric.mode is min or max", value=metric.mode)
     if len(metric.name) > MAX_VALUES or len(metric.regex) > MAX_VALUES:
-        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name[:40])
+        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name)
     if metric.mode == "max" and not metric.declared:
         remedy = "give metric.name too, as in {name: val_accuracy, mode: max}"
         raise InputError(f"{source}: metric.mode max needs a metric", value=metric.mode, remedy=remedy)
 
 
-def _check_commands(spec: AppSpec, source: str) -> None:
+def _check_settings(spec: LimitedApp, source: str) -> None:
+    _check_values("setting", spec.tuner.settings, source)
+
+
+def _check_program(spec: LimitedApp, source: str) -> None:
+    program, found = spec.program, FoundErrors()
+    found.run(_check_values, "argument", program.arguments, source)
+    found.run(_check_environment, program.environment, source)
+    found.run(_check_text, "python", program.python, source)
+    found.run(_check_text, "command", program.command, source)
+    found.raise_all()
+
+
+def _check_sets(spec: LimitedApp, source: str) -> None:
+    found = FoundErrors()
+    for job in spec.jobs:
+        found.run(_check_values, "hyper-parameter", job.hyper_parameters, source)
+    found.raise_all()
+
+
+def _check_commands(spec: LimitedApp, source: str) -> None:
     """Check the size of each job's command as the app master fills it in; paths of checkpoints come on top.
 
     It is not filled in here: with its values it may have any size.
@@ -97,9 +130,11 @@ def _check_commands(spec: AppSpec, source: str) -> None:
 
 def _check_environment(environment: Mapping[str, str], source: str) -> None:
     check_few("variables of the environment", environment, source)
+    found = FoundErrors()
     for name, value in environment.items():
-        check_parameter_name(name, f"{source}: environment")
-        _check_text(f"environment.{name}", value, source)
+        found.run(check_parameter_name, name, f"{source}: environment")
+        found.run(_check_text, f"environment.{name}", value, source)
+    found.raise_all()
     size = sum(_bytes(name) + _bytes(value) + 2 for name, value in environment.items())
     if size > MAX_ENVIRONMENT_BYTES:
         remedy = f"at most {MAX_ENVIRONMENT_BYTES} bytes in all; put long values into files"
@@ -108,12 +143,14 @@ def _check_environment(environment: Mapping[str, str], source: str) -> None:
 
 def _check_values(what: str, values: Mapping[str, object], source: str) -> None:
     check_few(f"{what}s", values, source)
+    found = FoundErrors()
     for name, value in values.items():
-        check_parameter_name(name, f"{source}: {what}")
+        found.run(check_parameter_name, name, f"{source}: {what}")
         if isinstance(value, str):
-            _check_text(f"{what} {name}", value, source)
+            found.run(_check_text, f"{what} {name}", value, source)
         elif isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{source}: {what} {name} is no finite number", value=value)
+            found.add(InputError(f"{source}: {what} {name} is no finite number", value=value))
+    found.raise_all()
 
 
 def _check_text(what: str, text: str, source: str) -> None:

@@ -1,18 +1,17 @@
 """Group files: one app, its program, its jobs' hyper-parameters and the tuner that searches them.
 
-`build_app` makes the app that a file describes. Whether its program is known, takes such flags and can be found on this
+`AppDraft` makes the app that a file describes. Whether its program is known, takes such flags and can be found on this
 machine is not checked here: that is the client's part, for the kernel knows no program.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec.structs import replace
 from pydantic import BeforeValidator, Field, StrictInt
 
 from themis.apps import (
@@ -29,14 +28,14 @@ from themis.apps import (
 )
 from themis.code_archive import pack_code
 from themis.config.app_limits import check_limits, check_pattern
-from themis.config.loader import Section, fit, load_yaml
+from themis.config.loader import Section, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, check_queue_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
+from themis.config.readable_parts import fit_parts
 from themis.config.scalars import Scalar, ShortenedFloat, Variable, VariableName, number
 from themis.config.search_space import HyperParameters, Range, draw
-from themis.config.tuner_settings import SINGLE, check_acts, check_tuner
-from themis.config.validation_errors import FoundErrors
-from themis.errors import InputError
+from themis.config.tuner_settings import SINGLE, check_acts, check_settings, check_tuner
+from themis.errors import FoundErrors, InputError
 
 INT32_MAX = 2**31 - 1
 """What the wire can hold."""
@@ -211,179 +210,237 @@ class GroupFile(Section):
     estimate: EstimateSection = EstimateSection()
 
 
+class AppDraft:
+    """The app that a group file describes, part by part. To read a part with an error raises the error.
+
+    So a check runs as far as it does not depend on what is wrong. `program` and `jobs` have stand-ins for what no check
+    of a program needs: an environment, or a number of iterations, that cannot be read.
+
+    Args:
+        file: The group file, as far as it can be read.
+        source: Names it in errors.
+        folder: What its `code` is relative to; None to leave the code out.
+        found: Collects the errors.
+    """
+
+    def __init__(self, file: GroupFile, source: str, *, folder: Path | None, found: FoundErrors) -> None:
+        self.file = file
+        self.source = source
+        self.found = found
+        self._folder = folder
+
+    @cached_property
+    def sets(self) -> tuple[HyperParameters, ...]:
+        """The hyper-parameters of every job."""
+        file = self.file
+        if file.hyper_parameters is not None and file.search_space is not None:
+            raise self._error("give hyper_parameters or a search_space, not both", "write the sets out, or draw them")
+        if file.search_space is not None:
+            return draw(file.search_space, jobs=file.jobs, seed=file.seed, app_name=file.name, source=self.source)
+        sets: tuple[HyperParameters, ...] = file.hyper_parameters or ({},)
+        if file.jobs is not None and file.jobs != len(sets):
+            remedy = "leave jobs out, or draw the sets from a search_space"
+            raise self._error(f"jobs is {file.jobs}, but the file describes {len(sets)}", remedy)
+        return sets
+
+    @cached_property
+    def has_command(self) -> bool:
+        """Whether the app runs a command, not a program of the catalogue."""
+        if bool(self.file.program) == bool(self.file.command):
+            remedy = "program names one of the catalogue, command is a shell command of your own"
+            raise self._error("give exactly one of program and command", remedy)
+        return bool(self.file.command)
+
+    @cached_property
+    def iterations(self) -> int:
+        """Iterations of every job."""
+        if self.file.job.iterations is not None:
+            return self.file.job.iterations
+        if self.has_command:
+            return COMMAND_ITERATIONS
+        raise self._error("job.iterations is missing", "say how many iterations each job trains")
+
+    @cached_property
+    def shape(self) -> JobShape:
+        """How every job may be laid out."""
+        job = self.file.job
+        # A command of the user's own cannot be assumed to survive a change in the number of its tasks.
+        least = job.tasks if self.file.command else 1
+        min_tasks = least if job.min_tasks is None else job.min_tasks
+        if min_tasks > job.tasks:
+            remedy = "tasks is the most that a job may have, 1 unless it is given"
+            raise self._error(f"job.min_tasks is more than job.tasks, which is {job.tasks}", remedy, value=min_tasks)
+        return JobShape(tasks=job.tasks, min_tasks=min_tasks, gpus_per_task=job.gpus_per_task)
+
+    @cached_property
+    def tuner(self) -> TunerSpec:
+        """The tuner, with the settings that the file has."""
+        return TunerSpec(name=self.file.tuner.name, settings=self.file.tuner.model_extra or {})
+
+    @cached_property
+    def metric(self) -> MetricSpec:
+        """The metric by which the tuner compares jobs."""
+        section = self.file.metric
+        if section is None:
+            return MetricSpec(wanted=False)
+        return MetricSpec(name=section.name, mode=section.mode, regex=section.regex)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """What the user knows of a job's pace."""
+        section = self.file.estimate
+        s = section.slowdown
+        slowdown = None if s is None else Slowdown(s.slot, s.machine, s.rack, s.cluster)
+        return Estimate(serial_iteration_s=section.serial_iteration_s, slowdown=slowdown)
+
+    @cached_property
+    def program(self) -> ProgramSpec:
+        """What a task runs."""
+        file = self.file
+        if not self.has_command and (file.code or file.python):
+            remedy = "they are for a command of your own"
+            raise self._error("a program takes neither code nor python", remedy, file.program)
+        code = None
+        if file.code and self._folder is not None:
+            code = pack_code({".": self._folder / file.code}, f"{self.source}: code")
+        return ProgramSpec(
+            name=file.program,
+            command=file.command,
+            arguments=file.arguments,
+            environment=self.found.run(lambda: file.environment) or {},
+            framework=self.found.run(lambda: file.framework) or "",
+            code=code,
+            python=file.python,
+        )
+
+    @cached_property
+    def jobs(self) -> tuple[JobSpec, ...]:
+        """The jobs, one for each set of hyper-parameters."""
+        width = max(2, len(str(len(self.sets) - 1)))
+        shape = self.found.run(lambda: self.shape) or JobShape()
+        iterations = self.found.run(lambda: self.iterations) or 1
+        speed = self.found.run(lambda: self.file.estimate.speed) or {}
+        return tuple(
+            JobSpec(
+                job_id=f"job-{place:0{width}d}",
+                hyper_parameters=values,
+                shape=shape,
+                iterations_total=iterations,
+                speed_by_device=speed,
+            )
+            for place, values in enumerate(self.sets)
+        )
+
+    def check(self) -> None:
+        """Collect all errors of the file."""
+        run = self.found.run
+        for check in (self._check_names, self._check_command, self._check_tuner):
+            run(check)
+        run(check_limits, self, self.source)
+        for part in ("estimate", "iterations", "shape", "metric", "program", "jobs"):
+            run(getattr, self, part)
+        run(lambda: check_pattern(self.metric, self.source))
+
+    def app(self) -> AppSpec:
+        """The app. Raises InputError with all that was found."""
+        self.found.raise_all()
+        file = self.file
+        return AppSpec(
+            name=file.name,
+            user=file.user,
+            queue=file.queue,
+            priority=file.priority,
+            tuner=self.tuner,
+            program=self.program,
+            jobs=self.jobs,
+            resources=TaskResources(memory_mb=file.resources.memory_mb, vcores=file.resources.vcores),
+            estimate=self.estimate,
+            checkpoint_every=file.checkpoint_every,
+            checkpoint_uri=file.checkpoint_uri,
+            keep_checkpoints=file.keep_checkpoints,
+            max_task_restarts=file.max_task_restarts,
+            peer_wait_s=file.job.peer_wait_s,
+            metric=self.metric,
+            max_runtime_s=file.job.max_runtime_s,
+            max_iterations=file.job.max_iterations,
+            seed=file.seed,
+        )
+
+    def _error(self, what: str, remedy: str, value: object = None) -> InputError:
+        return InputError(f"{self.source}: {what}", value=value, remedy=remedy)
+
+    def _check_names(self) -> None:
+        """Check that names are well formed and have one meaning each."""
+        file, source, run = self.file, self.source, self.found.run
+        run(lambda: check_app_name(file.name, source))
+        run(lambda: check_label(file.user, "user", source))
+        run(lambda: check_queue_name(file.queue, "queue", source))
+        for device in run(lambda: file.estimate.speed) or ():
+            run(check_label, device, "device type in estimate.speed", source)
+        arguments = run(lambda: file.arguments) or {}
+        searched = _names(run(lambda: self.sets) or ())
+        for name in (*arguments, *searched):
+            run(self._check_parameter, name)
+        for name in searched:
+            if name in arguments:
+                self.found.add(self._error("an argument is also a hyper-parameter", "keep it in one of the two", name))
+
+    def _check_parameter(self, name: str) -> None:
+        check_parameter_name(name, self.source)
+        if name in GIVEN_BY_APP_MASTER:
+            remedy = f"the key {GIVEN_BY_APP_MASTER[name]} of the group file sets it"
+            raise self._error("no argument or hyper-parameter can be called", remedy, name)
+
+    def _check_command(self) -> None:
+        """A command uses each parameter that it is given, and every placeholder has a value in every job."""
+        if not self.has_command:
+            return
+        command, sets = self.file.command, self.sets
+        searched = _names(sets)
+        parameters = (*self.file.arguments, *searched)
+        # A name misspelt in the command would be unused too, so that comes after.
+        check_placeholders(command, (*parameters, *GIVEN_BY_APP_MASTER), self.source)
+        used = placeholders(command)
+        for name in parameters:
+            if name not in used:
+                remedy = f"write %{name}% where its value belongs"
+                self.found.add(self._error("the command never uses a parameter", remedy, name))
+        for name in searched:
+            lacking = [number for number, row in enumerate(sets) if name not in row]
+            if lacking:
+                remedy = "a command's placeholders need a value in every set"
+                self.found.add(self._error(f"hyper_parameters[{lacking[0]}] has no {name}", remedy))
+
+    def _check_tuner(self) -> None:
+        check_settings(self.tuner, self.source)
+        jobs, iterations = len(self.sets), self.iterations
+        check_tuner(self.tuner, jobs=jobs, iterations=iterations, source=self.source)
+        check_acts(self.tuner, jobs=jobs, iterations=iterations, source=self.source)
+
+
+def draft_group(path: Path, found: FoundErrors) -> AppDraft:
+    """Read a group file as far as it can be read, and check it; `found` collects its errors."""
+    file = fit_parts(GroupFile, load_yaml(path, found), str(path), found)
+    draft = AppDraft(file, str(path), folder=path.parent, found=found)
+    draft.check()
+    return draft
+
+
 def load_group(path: Path) -> AppSpec:
     """Read a group file; whatever does not fit raises InputError."""
-    file = fit(GroupFile, load_yaml(path), str(path))
-    app = build_app(file, str(path))
-    if not file.code:
-        return app
-    code = pack_code({".": path.parent / file.code}, f"{path}: code")
-    return replace(app, program=replace(app.program, code=code))
+    return draft_group(path, FoundErrors()).app()
 
 
 def build_app(file: GroupFile, source: str) -> AppSpec:
-    """The app that a group file describes; `source` names the file in errors.
+    """The app that a group file describes, without its code; `source` names the file in errors.
 
     Raises:
         InputError: Keys that contradict each other, or an unknown tuner, setting or placeholder.
     """
-    found = FoundErrors()
-    found.run(_check_exclusive, file, source)
-    sets = found.run(_sets, file, source) or ()
-    for check in _name_checks(file, sets, source):
-        found.run(check)
-    iterations = found.run(_iterations, file, source) or 1
-    shape = found.run(_shape, file, source) or JobShape()
-    tuner = TunerSpec(name=file.tuner.name, settings=file.tuner.model_extra or {})
-    # A tuner is checked against the jobs, so not if these are wrong.
-    found.raise_all()
-    check_tuner(tuner, jobs=len(sets), iterations=iterations, source=source)
-    check_acts(tuner, jobs=len(sets), iterations=iterations, source=source)
-    app = _app(file, sets, shape, iterations, tuner)
-    check_limits(app, source)
-    check_pattern(app.metric, source)
-    return app
-
-
-def _app(
-    file: GroupFile, sets: tuple[HyperParameters, ...], shape: JobShape, iterations: int, tuner: TunerSpec
-) -> AppSpec:
-    width = max(2, len(str(len(sets) - 1)))
-    jobs = tuple(
-        JobSpec(
-            job_id=f"job-{place:0{width}d}",
-            hyper_parameters=values,
-            shape=shape,
-            iterations_total=iterations,
-            speed_by_device=file.estimate.speed,
-        )
-        for place, values in enumerate(sets)
-    )
-    return AppSpec(
-        name=file.name,
-        user=file.user,
-        queue=file.queue,
-        priority=file.priority,
-        tuner=tuner,
-        program=ProgramSpec(
-            name=file.program,
-            command=file.command,
-            arguments=file.arguments,
-            environment=file.environment,
-            framework=file.framework,
-            python=file.python,
-        ),
-        jobs=jobs,
-        resources=TaskResources(memory_mb=file.resources.memory_mb, vcores=file.resources.vcores),
-        estimate=_estimate(file.estimate),
-        checkpoint_every=file.checkpoint_every,
-        checkpoint_uri=file.checkpoint_uri,
-        keep_checkpoints=file.keep_checkpoints,
-        max_task_restarts=file.max_task_restarts,
-        peer_wait_s=file.job.peer_wait_s,
-        metric=_metric_spec(file.metric),
-        max_runtime_s=file.job.max_runtime_s,
-        max_iterations=file.job.max_iterations,
-        seed=file.seed,
-    )
-
-
-def _check_exclusive(file: GroupFile, source: str) -> None:
-    if file.hyper_parameters is not None and file.search_space is not None:
-        remedy = "write the sets out, or have them drawn"
-        raise InputError(f"{source}: give hyper_parameters or a search_space, not both", remedy=remedy)
-    if bool(file.program) == bool(file.command):
-        remedy = "program names one of the catalogue, command is a shell command of your own"
-        raise InputError(f"{source}: give exactly one of program and command", remedy=remedy)
-    if file.program and (file.code or file.python):
-        remedy = "they are for a command of your own"
-        raise InputError(f"{source}: a program takes neither code nor python", value=file.program, remedy=remedy)
-
-
-def _sets(file: GroupFile, source: str) -> tuple[HyperParameters, ...]:
-    """The hyper-parameters of every job."""
-    if file.search_space is not None:
-        return draw(file.search_space, jobs=file.jobs, seed=file.seed, app_name=file.name, source=source)
-    sets: tuple[HyperParameters, ...] = file.hyper_parameters or ({},)
-    if file.jobs is not None and file.jobs != len(sets):
-        remedy = "leave jobs out, or draw the sets from a search_space"
-        raise InputError(f"{source}: jobs is {file.jobs}, but the file describes {len(sets)}", remedy=remedy)
-    return sets
-
-
-def _name_checks(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> Iterator[Callable[[], object]]:
-    """Yield the checks that names are well formed and have one meaning each."""
-    yield partial(check_app_name, file.name, source)
-    yield partial(check_label, file.user, "user", source)
-    yield partial(check_queue_name, file.queue, "queue", source)
-    for device in file.estimate.speed:
-        yield partial(check_label, device, "device type in estimate.speed", source)
-    searched = _names(sets)
-    for name in (*file.arguments, *searched):
-        yield partial(_check_parameter, name, source)
-    for name in searched:
-        if name in file.arguments:
-            yield partial(_refuse_twice, name, source)
-    if file.command and sets:
-        yield partial(_check_command, file, sets, source)
-
-
-def _check_parameter(name: str, source: str) -> None:
-    check_parameter_name(name, source)
-    if name in GIVEN_BY_APP_MASTER:
-        remedy = f"the key {GIVEN_BY_APP_MASTER[name]} of the group file sets it"
-        raise InputError(f"{source}: no argument or hyper-parameter can be called", value=name, remedy=remedy)
-
-
-def _refuse_twice(name: str, source: str) -> None:
-    remedy = "keep it in one of the two"
-    raise InputError(f"{source}: an argument is also a hyper-parameter", value=name, remedy=remedy)
-
-
-def _check_command(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:
-    """A command uses each parameter that it is given, and every placeholder has a value in every job."""
-    searched = _names(sets)
-    check_placeholders(file.command, (*file.arguments, *searched, *GIVEN_BY_APP_MASTER), source)
-    unused = [name for name in (*file.arguments, *searched) if name not in placeholders(file.command)]
-    if unused:
-        remedy = f"write %{unused[0]}% where its value belongs"
-        raise InputError(f"{source}: the command never uses a parameter", value=unused[0], remedy=remedy)
-    lacking = [(number, name) for number, row in enumerate(sets) for name in searched if name not in row]
-    if lacking:
-        number, name = lacking[0]
-        remedy = "a command's placeholders need a value in every set"
-        raise InputError(f"{source}: hyper_parameters[{number}] has no {name}", remedy=remedy)
+    draft = AppDraft(file, source, folder=None, found=FoundErrors())
+    draft.check()
+    return draft.app()
 
 
 def _names(sets: tuple[Mapping[str, Any], ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for row in sets for name in row))
-
-
-def _iterations(file: GroupFile, source: str) -> int:
-    if file.job.iterations is not None:
-        return file.job.iterations
-    if file.command:
-        return COMMAND_ITERATIONS
-    raise InputError(f"{source}: job.iterations is missing", remedy="say how many iterations each job trains")
-
-
-def _shape(file: GroupFile, source: str) -> JobShape:
-    # A command of the user's own cannot be assumed to survive a change in the number of its tasks.
-    least = file.job.tasks if file.command else 1
-    min_tasks = least if file.job.min_tasks is None else file.job.min_tasks
-    if min_tasks > file.job.tasks:
-        message = f"{source}: job.min_tasks is more than job.tasks, which is {file.job.tasks}"
-        raise InputError(message, value=min_tasks, remedy="tasks is the most that a job may have, 1 unless it is given")
-    return JobShape(tasks=file.job.tasks, min_tasks=min_tasks, gpus_per_task=file.job.gpus_per_task)
-
-
-def _metric_spec(section: MetricSection | None) -> MetricSpec:
-    if section is None:
-        return MetricSpec(wanted=False)
-    return MetricSpec(name=section.name, mode=section.mode, regex=section.regex)
-
-
-def _estimate(section: EstimateSection) -> Estimate:
-    s = section.slowdown
-    slowdown = None if s is None else Slowdown(s.slot, s.machine, s.rack, s.cluster)
-    return Estimate(serial_iteration_s=section.serial_iteration_s, slowdown=slowdown)

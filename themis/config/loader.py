@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
+from themis.config.readable_parts import fit_parts
 from themis.config.scalars import SHORTENED, ShortenedFloat, number
-from themis.config.validation_errors import NUMBER, TRUTH, WHOLE, combined, explain
-from themis.errors import InputError
-from themis.values import Value
+from themis.config.validation_errors import NUMBER, TRUTH, WHOLE, Unreadable
+from themis.errors import FoundErrors, InputError
 
 
 class Section(BaseModel):
@@ -46,22 +46,38 @@ _WRITTEN = {int: WHOLE, float: NUMBER, bool: TRUTH}
 M = TypeVar("M", bound=Section)
 
 
-def load_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file whose top level is a mapping; anything else raises InputError with the line where known."""
+def load_yaml(path: Path, found: FoundErrors | None = None) -> dict[str, Any]:
+    """Read a YAML file whose top level is a mapping; anything else raises InputError with the line where known.
+
+    Args:
+        path: The file.
+        found: Collects the errors after which the rest can be read, see `parse_yaml`.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text", remedy="is it a YAML file?") from None
-    return parse_yaml(text, str(path))
+    return parse_yaml(text, str(path), found)
 
 
-def parse_yaml(text: str, source: str) -> dict[str, Any]:
-    """Parse YAML text whose top level is a mapping; `source` names it in errors."""
+def parse_yaml(text: str, source: str, found: FoundErrors | None = None) -> dict[str, Any]:
+    """Parse YAML text whose top level is a mapping.
+
+    Args:
+        text: The text.
+        source: Names it in errors.
+        found: Collects the errors after which the rest can be read: keys given twice, and values that cannot be read,
+            in whose places are `Unreadable` ones.
+
+    Raises:
+        InputError: Nothing can be read, or, without `found`, there is any error.
+    """
     loader = None
+    errors = found or FoundErrors()
     try:
-        loader = _StrictLoader(text)
+        loader = _StrictLoader(text, source, errors)
         data = loader.get_single_data()
     except RecursionError:
         raise InputError(f"{source} is nested too deeply", remedy="a file of ours has a handful of levels") from None
@@ -70,12 +86,12 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
         raise InputError(f"{source} is not valid YAML", value=str(error)) from None
     except yaml.YAMLError as error:
         problem = str(getattr(error, "problem", None) or error).splitlines()[0]
-        raise InputError(f"{source} is not valid YAML{_line(error)}", value=problem) from None
+        raise _invalid(source, getattr(error, "problem_mark", None), problem) from None
     finally:
         if loader is not None:
             loader.dispose()
-    if loader.not_as_written:
-        raise combined([each.explained(source) for each in loader.not_as_written])
+    if found is None:
+        errors.raise_all()
     if not isinstance(data, dict):
         raise InputError(f"{source} must hold keys and values", value=type(data).__name__)
     return data
@@ -83,10 +99,10 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
 
 def fit(model: type[M], data: Mapping[str, Any], source: str) -> M:
     """Fit parsed data to a schema; what does not fit raises InputError naming its keys."""
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise explain(model, error, source) from None
+    found = FoundErrors()
+    fitted = fit_parts(model, data, source, found)
+    found.raise_all()
+    return fitted
 
 
 def load(model: type[M], path: Path) -> M:
@@ -94,39 +110,34 @@ def load(model: type[M], path: Path) -> M:
     return fit(model, load_yaml(path), str(path))
 
 
-class _NotAsWritten(Value, frozen=True):
-    """A number or word at a line that is `read` as another value than most would take its text for.
-
-    A word such as `no` is the country Norway to its author and false to YAML 1.1.
-    """
-
-    text: str
-    read: float
-    line: int
-
-    def explained(self, source: str) -> InputError:
-        """The error that says so."""
-        kind, remedy = "a number", "write it in plain digits, or in quotes where it is text"
-        if isinstance(self.read, bool):
-            kind, remedy = "a word", "write true or false, or put it in quotes where it is text"
-        message = f"{source}, line {self.line}: {kind} that YAML reads as {str(self.read).lower()}"
-        return InputError(message, value=self.text, remedy=remedy)
+def _invalid(source: str, mark: yaml.Mark | None, problem: str) -> InputError:
+    line = f", line {mark.line + 1}" if mark else ""
+    return InputError(f"{source} is not valid YAML{line}", value=problem)
 
 
 class _StrictLoader(yaml.SafeLoader):
     """A safe loader that refuses what YAML would change in silence.
 
     A key given twice, of which it would take the last; a whole number that is not written as it is read: 010 is 8 to
-    YAML 1.1, 1:30 is 90; and words that it takes for truth values, such as no and on. The value of an environment
-    variable would be another text. `not_as_written` has all numbers and words of these kinds.
+    YAML 1.1, 1:30 is 90; and words that it takes for truth values: `no` is the country Norway to its author and false
+    to YAML. `found` gets an error for each.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, source: str, found: FoundErrors) -> None:
         super().__init__(text)
-        self.not_as_written: list[_NotAsWritten] = []
+        self._source = source
+        self._found = found
 
-    def _note(self, node: yaml.ScalarNode, read: float) -> None:
-        self.not_as_written.append(_NotAsWritten(node.value, read, node.start_mark.line + 1))
+    def _refused(self, error: InputError) -> Unreadable:
+        self._found.add(error)
+        return Unreadable(error)
+
+    def _not_as_written(self, node: yaml.ScalarNode, read: float) -> Unreadable:
+        kind, remedy = "a number", "write it in plain digits, or in quotes where it is text"
+        if isinstance(read, bool):
+            kind, remedy = "a word", "write true or false, or put it in quotes where it is text"
+        message = f"{self._source}, line {node.start_mark.line + 1}: {kind} that YAML reads as {str(read).lower()}"
+        return self._refused(InputError(message, value=node.value, remedy=remedy))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -134,28 +145,24 @@ class _StrictLoader(yaml.SafeLoader):
         except (ValueError, KeyError, AttributeError, TypeError):
             # The safe loader lets escape what Python says of a 13th month, of `!!bool maybe`, of 5000 digits.
             problem = f"cannot read {str(node.value)[:40]!r}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
+            return self._refused(_invalid(self._source, node.start_mark, problem))
 
-    def construct_written_int(self, node: yaml.ScalarNode) -> int:
-        """A whole number. Any form but plain digits is noted."""
+    def construct_written_int(self, node: yaml.ScalarNode) -> int | Unreadable:
+        """A whole number. Any form but plain digits is refused."""
         read = self.construct_yaml_int(node)
-        if str(read) != node.value:
-            self._note(node, read)
-        return read
+        return read if str(read) == node.value else self._not_as_written(node, read)
 
-    def construct_written_float(self, node: yaml.ScalarNode) -> float:
-        """A number. The colons and underscores that YAML lets numbers have are noted."""
+    def construct_written_float(self, node: yaml.ScalarNode) -> float | Unreadable:
+        """A number. The colons and underscores that YAML lets numbers have are refused."""
         read = self.construct_yaml_float(node)
         if "_" in node.value or ":" in node.value:
-            self._note(node, read)
+            return self._not_as_written(node, read)
         return ShortenedFloat(read, node.value) if SHORTENED.fullmatch(node.value) else read
 
-    def construct_written_bool(self, node: yaml.ScalarNode) -> bool:
-        """`true` or `false`, in any case. Another word for them is noted."""
+    def construct_written_bool(self, node: yaml.ScalarNode) -> bool | Unreadable:
+        """`true` or `false`, in any case. Another word for them is refused."""
         read = bool(self.construct_yaml_bool(node))
-        if node.value.lower() != str(read).lower():
-            self._note(node, read)
-        return read
+        return read if node.value.lower() == str(read).lower() else self._not_as_written(node, read)
 
     def construct_refused(self, node: yaml.Node) -> Any:
         """Refuse a kind of value that none of our files holds."""
@@ -167,7 +174,7 @@ class _StrictLoader(yaml.SafeLoader):
             # With the tag: the number 1 and the text "1" are two keys.
             key = (key_node.tag, str(key_node.value))
             if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {key[1]!r} is given twice", problem_mark=key_node.start_mark)
+                self._found.add(_invalid(self._source, key_node.start_mark, f"key {key[1]!r} is given twice"))
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -178,8 +185,3 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:bool", _StrictLoader.construct_
 for _kind in ("set", "omap", "pairs"):
     # Our files hold nothing of these kinds. A set would pass for a list, in an order of its own.
     _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _StrictLoader.construct_refused)
-
-
-def _line(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f", line {mark.line + 1}" if mark else ""

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from themis.errors import UnknownNameError
+from themis.errors import FoundErrors, UnknownNameError
 
 GIVEN_BY_APP_MASTER: Mapping[str, str] = {
     "iterations": "job.iterations",
@@ -55,11 +55,12 @@ def check_placeholders(command: str, known: Iterable[str], source: str) -> None:
     """Check that every placeholder stands for something.
 
     Raises:
-        UnknownNameError: One does not. A single letter is let through: `date +%H%M` is no placeholder.
+        InputError: One does not. A single letter is let through: `date +%H%M` is no placeholder.
     """
-    names = set(known)
+    names, found = set(known), FoundErrors()
     for name in placeholders(command):
         if len(name) > 1 and name not in names:
             error = UnknownNameError(f"placeholder in the command of {source}", name, names)
             error.remedy += f"; %%{name}% for the text %{name}%"
-            raise error
+            found.add(error)
+    found.raise_all()

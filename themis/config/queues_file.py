@@ -10,8 +10,7 @@ from pydantic import Field
 
 from themis.config.loader import Section, fit, load_yaml
 from themis.config.names import check_label, check_queue_name
-from themis.config.validation_errors import FoundErrors
-from themis.errors import InputError
+from themis.errors import FoundErrors, InputError
 from themis.queues import ROOT, Limits, Queue, Queues, QueueUser
 
 

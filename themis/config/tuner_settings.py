@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from themis.apps import AppSpec, Setting, TunerSpec
-from themis.errors import InputError, MissingHereError, UnknownHereError, UnknownNameError
+from themis.errors import FoundErrors, InputError, MissingHereError, UnknownHereError, UnknownNameError
 from themis.values import Value
 
 if TYPE_CHECKING:
@@ -193,18 +193,27 @@ def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) ->
     Raises:
         InputError: An unknown tuner or setting, a value out of range, or settings at odds with each other or the app.
     """
-    entry = TUNERS[tuner.name] if tuner.name in TUNERS else find_plugin(tuner.name, source).entry
-    known = entry.settings
-    for name, value in tuner.settings.items():
-        if name not in known:
-            raise UnknownNameError(f"setting of tuner {tuner.name} in {source}", name, known)
-        _check_value(name, value, known[name], source)
+    check_settings(tuner, source)
+    found = FoundErrors()
     if tuner.name == SUCCESSIVE_HALVING:
-        _check_halving(tuner.settings, jobs, iterations, source)
+        found.run(_check_halving, tuner.settings, jobs, iterations, source)
+    for name in _BOUND.get(tuner.name, ()):
+        found.run(_check_within, name, tuner.settings, iterations, source)
+    found.raise_all()
+
+
+def check_settings(tuner: TunerSpec, source: str) -> None:
+    """Check a tuner's name and settings by themselves. Raises InputError."""
+    known = (TUNERS[tuner.name] if tuner.name in TUNERS else find_plugin(tuner.name, source).entry).settings
+    found = FoundErrors()
+    for name, value in tuner.settings.items():
+        if name in known:
+            found.run(_check_value, name, value, known[name], source)
+        else:
+            found.add(UnknownNameError(f"setting of tuner {tuner.name} in {source}", name, known))
+    found.raise_all()
     if tuner.name == OPTUNA:
         _check_optuna(tuner.settings, source)
-    for name in _BOUND.get(tuner.name, ()):
-        _check_within(name, tuner.settings, iterations, source)
 
 
 _BOUND: Mapping[str, tuple[str, ...]] = {
@@ -235,22 +244,26 @@ def check_acts(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> 
     if jobs == 1:
         # A single job is compared with no other, whatever the settings.
         return
+    found = FoundErrors()
+
+    def check(name: str, most: int, why: str, default: int = 0) -> None:
+        found.run(_check_at_most, name, tuner.settings, most, why, source, default)
+
     for name in _BEFORE_THE_END.get(tuner.name, ()):
         if iterations > 1:
-            _check_at_most(name, tuner.settings, iterations - 1, "it must be below job.iterations", source)
+            check(name, iterations - 1, "it must be below job.iterations")
     if tuner.name == HYPERBAND:
-        _check_at_most(
-            "eta", tuner.settings, max(2, iterations), "a job's first rung ends at job.iterations / eta", source
-        )
+        check("eta", max(2, iterations), "a job's first rung ends at job.iterations / eta")
     if tuner.name == ASYNCHRONOUS_HALVING:
-        _check_at_most("eta", tuner.settings, jobs, "a job goes on once eta have reached its rung", source)
+        check("eta", jobs, "a job goes on once eta have reached its rung")
     if tuner.name == MEDIAN_STOPPING:
-        _check_at_most("min_jobs", tuner.settings, jobs - 1, "a job has no more others", source)
+        check("min_jobs", jobs - 1, "a job has no more others")
     if tuner.name == OPTUNA:
-        _check_at_most("trials", tuner.settings, jobs, "there are no more jobs", source)
+        check("trials", jobs, "there are no more jobs")
         run = min(jobs, int(tuner.settings.get("trials", jobs)))
         for name, default in OPTUNA_DEFAULTS.items() if run > 1 else ():
-            _check_at_most(name, tuner.settings, run - 1, "a job has no more before it", source, default)
+            check(name, run - 1, "a job has no more before it", default)
+    found.raise_all()
 
 
 OPTUNA_DEFAULTS: Mapping[str, int] = {"startup_trials": 10, "n_startup_trials": 5}
@@ -329,9 +342,7 @@ def _check_within(name: str, settings: Mapping[str, Setting], iterations: int, s
         raise InputError(f"{source}: tuner.{name} is beyond the jobs' end", value=value, remedy=remedy)
 
 
-def _check_at_most(
-    name: str, settings: Mapping[str, Setting], most: int, why: str, source: str, default: int = 0
-) -> None:
+def _check_at_most(name: str, settings: Mapping[str, Setting], most: int, why: str, source: str, default: int) -> None:
     """To leave a setting out is a remedy unless its default is as far beyond what can act."""
     value = settings.get(name)
     if isinstance(value, int) and value > most:
@@ -343,6 +354,7 @@ def _check_optuna(settings: Mapping[str, Setting], source: str) -> None:
     """A sampler's settings go with a sampler that has them, a pruner's with such a pruner."""
     sampler = settings.get("sampler")
     pruner = settings.get("pruner", None if sampler is not None else OPTUNA_DEFAULT_PRUNER)
+    found = FoundErrors()
     for kind, chosen, table in (("sampler", sampler, OPTUNA_SAMPLERS), ("pruner", pruner, OPTUNA_PRUNERS)):
         its_own = () if chosen is None else table[str(chosen)]
         for name in settings:
@@ -350,7 +362,8 @@ def _check_optuna(settings: Mapping[str, Setting], source: str) -> None:
             if owners and name not in its_own:
                 what = f"no {kind}" if chosen is None else f"the {kind} {chosen}"
                 remedy = f"it is one of tuner.{kind} {' or '.join(owners)}; name that, or leave it out"
-                raise InputError(f"{source}: tuner.{name} beside {what}", value=settings[name], remedy=remedy)
+                found.add(InputError(f"{source}: tuner.{name} beside {what}", value=settings[name], remedy=remedy))
+    found.raise_all()
 
 
 def _check_halving(settings: Mapping[str, Setting], jobs: int, iterations: int, source: str) -> None:

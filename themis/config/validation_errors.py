@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from themis.errors import InputError, nearest
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 WHOLE = "should be a whole number"
 NUMBER = "should be a number"
@@ -42,60 +39,42 @@ _EXPECTED: Mapping[str, str] = {
 """What a value should be, by the `type` of pydantic's error."""
 
 
-MAX_ERRORS = 10
-"""Errors of one file that are shown."""
+UNKNOWN_KEY = "extra_forbidden"
+"""The `type` of pydantic's error for a key that a section does not have."""
+
+Location = tuple[int | str, ...]
 
 
-class FoundErrors:
-    """Collects the errors of a file, so that its author sees them all at once."""
+class Unreadable:
+    """In place of a value that YAML could not read, or reads as another than was written: its error."""
 
-    def __init__(self) -> None:
-        self._errors: list[InputError] = []
-
-    def run(self, check: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T | None:
-        """Return what a check returns. If it raises InputError, keep the error and return None."""
-        try:
-            return check(*arguments, **more)
-        except InputError as error:
-            self._errors.append(error)
-            return None
-
-    def raise_all(self) -> None:
-        """Raise an InputError with everything that was found, unless nothing was."""
-        if self._errors:
-            raise combined(self._errors)
+    def __init__(self, error: InputError) -> None:
+        self.error = error
 
 
-def combined(errors: Sequence[InputError]) -> InputError:
-    """Return the error if there is one, else an error with a line for each, at most `MAX_ERRORS`."""
-    if len(errors) == 1:
-        return errors[0]
-    lines = [str(error) for error in errors[:MAX_ERRORS]]
-    if len(errors) > MAX_ERRORS:
-        lines.append(f"and {len(errors) - MAX_ERRORS} more errors")
-    return InputError("\n".join(lines))
-
-
-def explain(model: type[BaseModel], error: ValidationError, source: str) -> InputError:
-    """Return an InputError for all values in `source` that do not fit `model`."""
+def explained(model: type[BaseModel], error: ValidationError, source: str) -> list[tuple[Location, InputError]]:
+    """Return an InputError for each value in `source` that does not fit `model`, with its location."""
     # Unknown keys first: a misspelt key often makes another one look missing.
-    details = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
+    details = sorted(error.errors(), key=lambda item: item["type"] != UNKNOWN_KEY)
     # A list without an item that does not fit may be too short: that error is a consequence.
-    unknown = {each["loc"] for each in details if each["type"] == "extra_forbidden"}
+    unknown = {each["loc"] for each in details if each["type"] == UNKNOWN_KEY}
     if {("machines",), ("devices",)} <= unknown:
-        return InputError(f"{source} looks like a cluster file", remedy="give a file of the kind that is needed here")
+        remedy = "give a file of the kind that is needed here"
+        return [((), InputError(f"{source} looks like a cluster file", remedy=remedy))]
     inner = {each["loc"][:depth] for each in details for depth in range(len(each["loc"]))}
     listed: set[tuple[str, ...]] = set()
-    return combined([_explained(model, each, source, listed) for each in details if each["loc"] not in inner])
+    return [(each["loc"], _explained(model, each, source, listed)) for each in details if each["loc"] not in inner]
 
 
 def _explained(model: type[BaseModel], error: ErrorDetails, source: str, listed: set[tuple[str, ...]]) -> InputError:
     place = _place(error["loc"])
-    if error["type"] == "extra_forbidden":
+    if error["type"] == UNKNOWN_KEY:
         return _unknown_key(model, error["loc"], source, listed)
+    if isinstance(error["input"], Unreadable):
+        return error["input"].error
     if error["type"] == "missing":
         return InputError(f"{source}: {place} is missing", remedy="add it")
-    return InputError(f"{source}: {place or 'the file'}: {_expected(error)}", value=_shown(error["input"]))
+    return InputError(f"{source}: {place or 'the file'}: {_expected(error)}", value=error["input"])
 
 
 def _expected(error: ErrorDetails) -> str:
@@ -150,8 +129,3 @@ def _place(loc: tuple[int | str, ...]) -> str:
 def _is_key(loc: tuple[int | str, ...]) -> bool:
     """Whether the error is about a key that the user chose, not about its value."""
     return bool(loc) and loc[-1] == "[key]"
-
-
-def _shown(value: object) -> object:
-    text = repr(value)
-    return value if len(text) <= 80 else text[:77] + "..."

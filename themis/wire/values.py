@@ -273,7 +273,7 @@ def lease_to_message(lease: Lease) -> pb.Lease:
 def lease_from_message(message: pb.Lease, app_id: str) -> Lease:
     """A lease of the app `app_id`, as its app master keeps it; the time of the grant is not on the wire."""
     if message.state not in LeaseState.__members__:
-        raise InputError("unknown state of a lease", value=message.state[:80])
+        raise InputError("unknown state of a lease", value=message.state)
     return Lease(
         lease_id=message.lease_id,
         gpu=GpuId(message.machine_id, message.gpu_index),

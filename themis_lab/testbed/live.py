@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from submarine_client.status import has_ended, rho
+from submarine_client.table import percent
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_from_message
@@ -106,7 +107,7 @@ def _cells(app: pb.AppStatus) -> tuple[str, ...]:
         f"{sum(states[state] for state in _DONE_STATES)}/{len(app.jobs)}",
         str(app.gpus),
         "-" if math.isnan(fairness) else f"{fairness:.2f}",
-        f"{100 * app.progress:.0f} %",
+        percent(app.progress),
     )
 
 

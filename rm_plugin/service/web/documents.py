@@ -243,6 +243,7 @@ def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) ->
         "accuracy": finite(job.accuracy) if job.has_accuracy else None,
         "gpus": job.gpus,
         "iteration_s": finite(job.iteration_s) or None,
+        "pace_known": job.pace_known,
         "device": job.device or None,
         "speeds": {each.device: {"speed": finite(each.speed), "measured": each.measured} for each in job.speeds},
         "restarts": job.restarts,

@@ -36,7 +36,7 @@ def home_page(page_state: PageState) -> str:
         section("Use and fairness", chart("usage", "api/v1/usage", _USAGE), note=_USAGE_NOTE),
         section("Apps", *_apps(page_state, names), note=_APPS_NOTE),
         *_owners(page_state),
-        section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE.format(page_state.device_noun)),
+        _rounds(page_state, names),
         element(
             "p",
             "The same for programs: ",
@@ -63,11 +63,11 @@ _APPS_NOTE = (
     "the end is an estimate; pages of ended apps have the other definitions."
 )
 _OWNERS_NOTE = "The apps that have not ended: who holds {0}s, and who could use more."
-_ROUNDS_NOTE = (
+_AUCTION_NOTE = (
     f"An auction offers GPUs to the apps of the worst rho, by {RhoDefinition.THEMIS}, as their app masters report it; "
     "what a winner kept is its share after the hidden payment. "
-    "Left: {}s that some app could still use."
 )
+_LEFT_NOTE = "Left: {}s that some app could still use."
 
 
 def _emulation(page_state: PageState) -> str:
@@ -169,6 +169,9 @@ def _owners(page_state: PageState) -> list[Markup]:
 # ---- rounds ---------------------------------------------------------------------------------------------------------
 
 
-def _rounds(page_state: PageState, names: AppNames) -> list[Markup]:
+def _rounds(page_state: PageState, names: AppNames) -> Markup:
     newest = page_state.event_index.rounds(ROUNDS_SHOWN)
-    return [rounds_table(names, newest, page_state) if newest else markup("None yet.")]
+    auctions = any(record.offered for record in newest)
+    note = (_AUCTION_NOTE if auctions else "") + _LEFT_NOTE.format(page_state.device_noun)
+    shown = rounds_table(names, newest, page_state, auctions=auctions) if newest else markup("None yet.")
+    return section("Newest rounds", shown, note=note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from colorsys import hls_to_rgb
 from urllib.parse import quote
 
 from rm_plugin.service.entries import AppEntry
@@ -16,6 +17,7 @@ from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
 
 _GOLDEN_ANGLE = 137.508
+_MIN_CONTRAST = 4.5
 _APPS_IN_A_CELL = 8
 _BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
 
@@ -31,8 +33,9 @@ class AppNames:
 
     def colour(self, app_id: str) -> str:
         """Neighbours in order of submission have hues as far from each other as they come."""
-        hue = (210 + app_number(app_id) * _GOLDEN_ANGLE) % 360
-        return f"hsl({hue:.0f} 50% 42%)"
+        hue = round(210 + app_number(app_id) * _GOLDEN_ANGLE) % 360
+        lightness = next(percent for percent in range(42, 0, -1) if _contrast_of_white(hue, percent) >= _MIN_CONTRAST)
+        return f"hsl({hue} 50% {lightness}%)"
 
     def address(self, app_id: str) -> str:
         """The app's page."""
@@ -74,31 +77,48 @@ class AppNames:
         return join([*shown, f"and {more} more"] if more else shown, "<br>")
 
 
+def _contrast_of_white(hue: int, lightness_percent: int) -> float:
+    """WCAG's contrast of white text on `hsl(hue 50% lightness)`. Greens and yellows are brighter than blues."""
+    channels = hls_to_rgb(hue / 360, lightness_percent / 100, 0.5)
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in channels)
+    return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+
+
 def app_state(page_state: PageState, entry: AppEntry) -> Markup:
     """The state, marked when it is a bad one; the reason shows when the pointer rests on it."""
     kind = "bad" if entry.state in _BAD_STATES else None
     return element("span", page_state.manager.shown_state(entry), class_=kind, title=entry.diagnostics or None)
 
 
-def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: PageState) -> Markup:
-    """Rounds, one a row."""
+def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: PageState, *, auctions: bool) -> Markup:
+    """Rounds, one a row; with `auctions`, also whom they offered GPUs, and who bid."""
     noun, devices = page_state.device_noun, page_state.devices_label
-    heads = ("round", "began", devices, "reasons", "offered to", "bids", "won", "leftovers", "left", "took")
+
+    def given(record: RoundRecord) -> list[Markup]:
+        if not auctions:
+            apps = [*record.won, *record.leftovers]
+            return [names.listed({app: counted(gpus, noun) for app in apps if (gpus := record.gpus_of(app))})]
+        return [
+            names.listed({app: f"rho {rho_text(record.rho.get(app))}" for app in record.offered}),
+            names.listed(_bid_notes(record)),
+            names.listed(_win_notes(record, noun)),
+            names.listed({app: counted(sum(gpus.values()), noun) for app, gpus in record.leftovers.items() if gpus}),
+        ]
+
     rows = [
         (
             record.round_id,
             element("span", from_now(record.started_at_s, page_state.now_s), class_="nowrap"),
             record.gpus_offered,
             join(record.reasons, "<br>"),
-            names.listed({app: f"rho {rho_text(record.rho.get(app))}" for app in record.offered}),
-            names.listed(_bid_notes(record)),
-            names.listed(_win_notes(record, noun)),
-            names.listed({app: counted(sum(gpus.values()), noun) for app, gpus in record.leftovers.items() if gpus}),
+            *given(record),
             record.usable_left if record.granted else "",
             _took(record),
         )
         for record in rounds
     ]
+    of_given = ("offered to", "bids", "won", "leftovers") if auctions else ("given to",)
+    heads = ("round", "began", devices, "reasons", *of_given, "left", "took")
     return table(heads, rows, numbers=("round", devices, "left", "took"))
 
 

@@ -52,4 +52,6 @@ def _empty_handed(app_id: str, record: RoundRecord, policy: str, noun: str) -> s
     if record.offered:
         apps = counted(len(record.offered), "app")
         return f"{name} offered its {noun}s to the {apps} with the worst rho, and left none over that it could use"
-    return f"{policy} gave the {noun}s of {name} to others"
+    if any(map(record.gpus_of, {*record.won, *record.leftovers})):
+        return f"{policy} gave the {noun}s of {name} to others"
+    return f"{policy} gave it no more {noun}s in {name}, and none to others"

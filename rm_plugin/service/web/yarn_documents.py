@@ -17,6 +17,7 @@ from themis.cluster import Machine
 from themis.errors import InputError
 from themis.lifecycle import AppState, JobState
 from themis.values import Value
+from themis.web.formatting import finite
 
 Document = dict[str, object]
 
@@ -142,7 +143,7 @@ def app_element(page_state: PageState, entry: AppEntry) -> Document:
         "queue": page_state.manager.app_masters.queue(entry),
         "state": state_of(entry),
         "finalStatus": _FINAL.get(entry.state, "UNDEFINED"),
-        "progress": 100.0 * entry.progress,
+        "progress": 100.0 * (finite(entry.progress) or 0.0),
         "trackingUI": "History" if entry.ended else "ApplicationMaster",
         "trackingUrl": page_state.manager.page_of(entry.app_id),
         "diagnostics": "paused" if entry.state is AppState.PAUSED else entry.diagnostics,

@@ -104,7 +104,11 @@ def test_tasks_do_not_inherit_secrets(tmp_path, app_id, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["TF_CONFIG", "RANK", "WORLD_SIZE", "SLURM_JOB_ID", "NOTIFY_SOCKET", "OMPI_COMM_WORLD_RANK"]
+    "name",
+    [
+        *("TF_CONFIG", "RANK", "WORLD_SIZE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "OMPI_COMM_WORLD_RANK"),
+        *("MV2_COMM_WORLD_RANK", "NOTIFY_SOCKET", "MEMORY_PRESSURE_WATCH", "SYSTEMD_EXEC_PID"),
+    ],
 )
 def test_variables_of_other_launchers_reach_a_task_only_if_its_app_names_them(tmp_path, app_id, monkeypatch, name):
     assert inherited_environment({name: "3", "RANKING": "3"}) == {"RANKING": "3"}

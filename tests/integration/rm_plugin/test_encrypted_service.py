@@ -258,7 +258,7 @@ def test_listening_beyond_loopback_needs_tls_and_identity_and_status_shows_the_e
                 cwd=ROOT,
             )
             assert status.returncode == 0, status.stderr
-            assert "certificate      until " in status.stdout and " 20 days" in status.stdout
+            assert "Certificate:    until " in status.stdout and " 20 days" in status.stdout
 
             def use() -> None:
                 # App masters connect to 0.0.0.0, which is no name of the certificate, and expect one that is.

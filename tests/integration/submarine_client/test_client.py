@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_rm import FakeRm
 
-from submarine_client import App, AppFailedError, Client
+from submarine_client import App, AppFailedError, Client, Interval, Waiting
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 
@@ -90,6 +91,50 @@ def test_jobs_become_a_table_with_a_column_per_hyper_parameter(ended: App) -> No
     assert frame.loc["job-01", "learning_rate"] == 0.1
     assert frame["loss"].idxmin() == "job-02"
     assert frame["loss"].isna().tolist() == [True, False, False]
+
+
+def test_a_declared_metric_names_its_column_of_the_table(rm: FakeRm) -> None:
+    for number, name in enumerate(("mIoU", "accuracy")):
+        rm.service.add(
+            f"a-{number}", "FINISHED", jobs=JOBS, spec=pb.AppSpec(metric=pb.MetricSpec(name=name, mode="max"))
+        )
+        frame = Client().app(f"a-{number}").jobs[1:].to_pandas()
+        assert "loss" not in frame.columns
+        assert frame.columns.is_unique and frame[name].tolist() == [0.25, 0.5 / 3]
+
+
+def test_an_app_says_why_it_waits_and_when_it_ends(rm: FakeRm) -> None:
+    rm.service.add(
+        "a-1",
+        "RUNNING",
+        rho=1.5,
+        waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5),
+        estimate=pb.AppEstimate(
+            first_gpu_s=pb.Seconds(median=60.0, low=0.0, high=120.0),
+            end_s=pb.Seconds(median=math.inf, low=math.inf, high=math.inf),
+        ),
+    )
+    app = Client().app("a-1")
+    assert app.rho == 1.5
+    assert app.waiting == Waiting(reason="no GPU is free", rank=2, of=5)
+    assert app.estimate is not None
+    assert app.estimate.first_gpu_s == Interval(median=60.0, low=0.0, high=120.0)
+    assert app.estimate.end_s.median == math.inf
+
+
+def test_what_is_not_known_of_an_app_is_none(ended: App) -> None:
+    assert (ended.rho, ended.waiting, ended.estimate) == (None, None, None)
+
+
+def test_an_app_is_submitted_again_without_checkpoints(rm: FakeRm) -> None:
+    rm.service.then = ["FAILED"]
+    app = asyncio.run(Client().submit_async(SEARCH))
+    assert asyncio.run(app.refresh_async()) is app
+    assert (app.app_id, app.resubmit().app_id) == ("app-0001", "app-0002")
+    assert rm.service.submitted[0] == rm.service.submitted[1]
+    rm.service.add("a-1", "FAILED", user="eve")
+    with pytest.raises(InputError, match="a-1 is not yours"):
+        Client().app("a-1").resubmit()
 
 
 def test_a_table_without_pandas_names_the_extra(ended: App, monkeypatch: pytest.MonkeyPatch) -> None:

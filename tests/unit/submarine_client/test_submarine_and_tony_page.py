@@ -14,7 +14,7 @@ from submarine_client.job_app import build_job_app, notes
 from submarine_client.job_commands import read_options
 from submarine_client.job_flags import FLAGS
 from submarine_client.tony import TONY_FLAGS
-from themis.errors import InputError
+from themis.errors import CombinedError, InputError
 
 PAGE = "docs/how-to/submarine-and-tony.md"
 ROW = re.compile(r"\| `(.+?)` \| (\w+) \| (.+) \|")
@@ -42,7 +42,8 @@ def outcome(words: list[str], ignored: str) -> str:
         options = read_options(words)
         build_job_app(options, words)
     except InputError as error:
-        assert error.remedy, f"no remedy: {error}"
+        for each in error.errors if isinstance(error, CombinedError) else [error]:
+            assert each.remedy, f"no remedy: {each}"
         return "refused"
     return "ignored" if any(note.startswith(ignored) for note in notes(options)) else "works"
 

@@ -12,10 +12,11 @@ import pytest
 from submarine_client.app_list import list_text, wide_text
 from submarine_client.as_json import app_object, dump
 from submarine_client.colours import with_colours
+from submarine_client.events import event_line
 from submarine_client.job_commands import meta_info
 from submarine_client.show import app_text, end_line, jobs_table, progress_line
 from submarine_client.table import age, percent, seconds, table
-from submarine_client.terminal import Terminal, fitted
+from submarine_client.terminal import UNLIMITED, Terminal
 from themis.wire import themis_pb2 as pb
 
 NOON = 1_760_011_200.0  # 2025-10-09 12:00:00 UTC
@@ -239,6 +240,13 @@ def test_a_hundred_percent_is_the_end_only() -> None:
     assert (percent(0.999), percent(1.0), percent(0.29), percent(math.nan)) == ("99 %", "100 %", "29 %", "-")
 
 
+def test_progress_of_an_app_that_ended_short_of_its_target_is_unknown() -> None:
+    short = app(state="FINISHED", phases=0, progress=math.nan)
+    assert "State:          FINISHED, progress unknown\n" in app_text(short)
+    assert app_object(short)["progress"] is None
+    assert "%" not in list_text([short], 0.0, 200)
+
+
 def test_an_empty_table_is_its_header() -> None:
     assert table(("A", "B"), []) == "A  B"
 
@@ -284,7 +292,7 @@ def test_estimate_of_the_end_is_on_the_line_of_progress() -> None:
         end = pb.Seconds(median=end_s, low=10, high=math.inf)
         return progress_line(app(estimate=pb.AppEstimate(first_gpu_s=end, end_s=end)))
 
-    assert line(190.0).endswith(", ends in about 3:10 min")
+    assert "41 %, ends in about 3:10 min, 2 GPUs" in line(190.0)
     assert "ends in" not in line(math.inf) and "ends in" not in progress_line(app())
 
 
@@ -298,7 +306,7 @@ def test_job_health_and_s_by_level_are_shown():
     text = app_text(shown)
     assert "job-02  its loss is no number since iteration 7" in text
     assert "S: SLOT" in text
-    assert "1 (measured, 50 intervals)" in text
+    assert "1 (50 intervals)" in text
     assert "1.25 (estimated)" in text
     first, second = app_object(shown)["jobs"]
     assert first["slowdown"]["slot"] == {"factor": 1.0, "intervals": 50, "spread": 0.01}
@@ -374,19 +382,55 @@ def test_log_on_a_terminal_keeps_lines_colours_and_bars_alone() -> None:
     assert pipe.getvalue() == log
 
 
-@pytest.mark.parametrize("width", [60, 40])
-def test_fields_fit_a_narrow_terminal_and_tables_and_paths_stay(width):
-    waits = "no GPU is free: all 8 are leased; the next leases end in 15.8 s (place 2 of 3)"
-    path = "/a/path/of/one/word/that/is/longer/than/the/terminal/is/wide"
-    text = app_text(app(waits_for=waits, folder=path, diagnostics="job-00 ended: see its log for the reason"))
-    shown = fitted(text, width)
-    table_of_jobs = text[text.index("JOB") :]
-    fields = shown[: shown.index("JOB")].splitlines()
-    assert shown.endswith(table_of_jobs)
-    assert [line for line in fields if len(line) > width] == [f"Folder:         {path}"]
-    assert " ".join(shown.split()) == " ".join(text.split())
-    assert "Waits:          no GPU is free: all 8 are leased; the next\n                leases end" in fitted(text, 60)
+WAITS = "no GPU is free: all 8 are leased; the next leases end in 15.8 s (place 2 of 3)"
+PATH = "/a/path/of/one/word/that/is/longer/than/most/terminals/are/wide/when/there/are/two/of/them"
 
 
-def test_wide_terminal_changes_nothing():
-    assert fitted(app_text(app()), 400) == app_text(app())
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_app_fits_a_terminal_but_for_words_that_are_wider(width):
+    levels = [pb.LevelSlowdown(level=level, factor=1.0, intervals=50) for level in ("slot", "machine", "rack")]
+    jobs = [job(1, state="RUNNING", health=WAITS, slowdown=levels), job(2)]
+    whole = app_text(app(waits_for=WAITS, folder=PATH, jobs=jobs))
+    text = app_text(app(waits_for=WAITS, folder=PATH, jobs=jobs), width)
+    assert [line for line in text.splitlines() if len(line) > width] == [f"Folder:         {PATH}"]
+    assert sorted(text.split()) == sorted(whole.split())
+    assert max(map(len, whole.splitlines())) > 80
+
+
+def test_values_are_broken_at_blanks_below_each_other():
+    text = app_text(app(waits_for=WAITS, jobs=[job(1, health=WAITS)]), 60)
+    assert "Waits:          no GPU is free: all 8 are leased; the next\n                leases end" in text
+    assert "\njob-01  no GPU is free: all 8 are leased; the next leases\n        end in 15.8 s" in text
+
+
+def test_columns_without_room_stand_on_a_further_line_of_each_row():
+    assert jobs_table(app(), 80).splitlines() == [
+        "JOB     STATE    ITERATION  LOSS  ACCURACY  GPUS  S/ITERATION  RESTARTS",
+        "    HYPER-PARAMETERS",
+        "job-00  STOPPED  100/100     1.5         -     0            -         0",
+        "    hidden=64 learning_rate=0.1",
+        "job-01  RUNNING  150/200    0.25     0.912     2       0.0501         1",
+        "    hidden=64 learning_rate=0.05",
+    ]
+
+
+def test_wide_list_fits_a_terminal_and_loses_nothing():
+    waits = app(name="n" * 40, gpus=0, waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5))
+    narrow = wide_text([waits], 80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert sorted(narrow.split()) == sorted(wide_text([waits]).split())
+
+
+def test_lists_events_and_tables_of_a_pipe_have_long_lines():
+    pipe = io.StringIO()
+    assert Terminal(pipe, pipe).width == UNLIMITED
+    assert "n" * 60 in list_text([app(name="n" * 60)], NOON, UNLIMITED)
+    assert len(app_text(app(waits_for=WAITS * 9)).splitlines()) == len(app_text(app(waits_for="-")).splitlines())
+
+
+def test_event_is_broken_beside_its_time():
+    event = pb.Event(kind="job_state", time_s=NOON, detail=json.dumps({"job_id": "job-01 " * 12, "to": "RUNNING"}))
+    lines = event_line(event, "GPU", 60).splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 60
+    assert all(line.startswith(" " * 27) for line in lines[1:])
+    assert " ".join(lines).split() == event_line(event, "GPU").split()

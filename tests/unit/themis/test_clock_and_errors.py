@@ -6,6 +6,7 @@ import pytest
 
 from themis.clock import VirtualClock, WallClock
 from themis.errors import InputError, InvariantError, ThemisError, UnknownNameError, UnreachableError, nearest
+from themis.parser import HelpfulParser
 
 
 class TestClocks:
@@ -42,6 +43,17 @@ class TestErrors:
     )
     def test_errors_show_problem_value_and_remedy(self, error, text):
         assert str(error) == text
+
+    def test_long_values_are_shown_shortened_with_their_length(self):
+        digits = "9" * 5_000
+        assert str(InputError("no such app", value=digits)) == f"no such app: '{'9' * 199}.. (5002 characters)"
+        assert len(str(UnknownNameError("app", digits, ()))) < 300
+        parser = HelpfulParser(prog="submarine")
+        parser.add_argument("--limit", type=int)
+        for words in (["--limit", digits], [digits], ["--limit", "1", f"--limits={digits}"]):
+            with pytest.raises(InputError) as caught:
+                parser.parse_args(words)
+            assert len(str(caught.value)) < 300
 
     def test_they_are_the_standard_errors_too(self):
         assert issubclass(InputError, ValueError)

@@ -47,7 +47,7 @@ def test_documented_commands_print_the_documented_output(tmp_path, monkeypatch, 
 def test_list_shows_every_checkpoint(folder, capsys):
     assert main(["checkpoints", "list", str(folder)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[0] == ["job", "iteration", "files", "MB", "location"]
+    assert rows[0] == ["JOB", "ITERATION", "FILES", "MB", "LOCATION"]
     assert [row[:4] for row in rows[1:]] == [["a", "5", "1", "0.0"], ["a", "10", "1", "0.0"], ["b", "1", "1", "0.0"]]
 
 

@@ -85,18 +85,22 @@ function paintAxes(u, scales) {
   ctx.restore();
 }
 
-// The rows of a time line: jobs, then GPUs, each with its spans.
+// The rows of a time line, jobs, then GPUs, each with its spans; and in words what there is beyond them.
 function rowsOf(data) {
-  const rows = (spans, key, kind) => {
+  const all = (spans, key, kind) => {
     const found = new Map();
     for (const span of spans) {
       if (!found.has(span[key])) found.set(span[key], { name: span[key], kind, spans: [] });
       found.get(span[key]).spans.push(span);
     }
-    const inOrder = [...found.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
-    return inOrder.slice(0, MAX_ROWS);
+    return [...found.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
   };
-  return [...rows(data.jobs, "job_id", "job"), ...rows(data.leases, "gpu", "gpu")];
+  const jobs = all(data.jobs, "job_id", "job"), gpus = all(data.leases, "gpu", "gpu");
+  const more = Object.entries({ job: jobs.length, GPU: gpus.length })
+    .map(([noun, count]) => [noun, count - MAX_ROWS])
+    .filter(([_, beyond]) => beyond > 0)
+    .map(([noun, beyond]) => `${beyond} more ${noun}${beyond === 1 ? "" : "s"}`);
+  return { rows: [...jobs.slice(0, MAX_ROWS), ...gpus.slice(0, MAX_ROWS)], more: more.length ? `and ${more.join(" and ")}` : "" };
 }
 
 function paintSpans(u, rows, data) {
@@ -131,7 +135,7 @@ function spanAt(u, rows, now_s) {
 
 // For each kind: how its document becomes series and columns of numbers, and its axes. Optional: `first`, the legend of
 // x; `ranges` of x and y; `isDownward`, whether y is; `height`; `paint`, what is drawn over the series; `at`, what the
-// pointer is on.
+// pointer is on, and `idle`, what stands there while it is on nothing.
 const KINDS = {
   losses(data) {
     const jobs = data.jobs.toSorted((a, b) => a.job_id.localeCompare(b.job_id, undefined, { numeric: true }));
@@ -174,7 +178,7 @@ const KINDS = {
   },
   // Rows of jobs and GPUs over time: uPlot draws the axes, `paintSpans` the spans.
   timeline(data) {
-    const rows = rowsOf(data);
+    const { rows, more } = rowsOf(data);
     const times = [...data.jobs, ...data.leases, ...data.pauses].flatMap((span) => [span.from_s, span.to_s ?? data.now_s]);
     const names = { splits: () => rows.map((_, at) => at), values: () => rows.map((row) => cut(row.name, 84)) };
     return {
@@ -188,6 +192,7 @@ const KINDS = {
       height: 90 + 18 * rows.length,
       paint: (u) => paintSpans(u, rows, data),
       at: (u) => spanAt(u, rows, data.now_s),
+      idle: more,
       canLog: false,
       empty: "Nothing ran yet.",
     };
@@ -271,7 +276,7 @@ class Chart {
       return;
     }
     // The line for what the pointer is on is there before, so that nothing moves.
-    this.note.textContent = isEmpty ? kind.empty : kind.at ? "\u00a0" : "";
+    this.note.textContent = isEmpty ? kind.empty : kind.at ? kind.idle || "\u00a0" : "";
     const { min, max } = this.plot?.scales.x ?? {};
     this.plot?.series.forEach((each) => (each.show ? this.hidden.delete(each.label) : this.hidden.add(each.label)));
     const focused = [...this.figure.querySelectorAll("th")].indexOf(document.activeElement);
@@ -291,7 +296,7 @@ class Chart {
   options(kind, log) {
     const plain = kind.time ? { label: "time", value: (_, value) => moment(value) } : { label: "iteration", value: (_, value) => shown(value) };
     const { x, y } = kind.ranges ?? {};
-    const say = (u) => { this.note.textContent = (u.cursor.left >= 0 && kind.at(u)) || "\u00a0"; };
+    const say = (u) => { this.note.textContent = (u.cursor.left >= 0 && kind.at(u)) || kind.idle || "\u00a0"; };
     return {
       scales: {
         x: { time: kind.time, ...(x && { range: (_, low, high) => (this.isZoomed ? [low, high] : x) }) },

@@ -171,7 +171,28 @@ class TestExitCodeZero:
         assert one.app.search.best() == ""
         state, doubts = _outcome(one.app)
         assert state is AppState.FINISHED
-        assert doubts.startswith("no job ended with a loss that is a number, so none is known to be the best")
+        assert doubts.startswith("the newest loss of j0, which ranks first, is NaN or infinite")
+
+    @pytest.mark.parametrize("jobs", [("j0",), ("j0", "j1")])
+    def test_search_that_ends_with_nan_says_so_and_none_is_the_best(self, attempt, jobs):
+        one = attempt(tuner="single", iterations=20, jobs=jobs)
+        for job_id in jobs:
+            self.logged(one, "step=10 loss=0.5", "step=20 loss=nan", job_id=job_id)
+            self.end(one, job_id)
+        assert one.app.search.best() == ""
+        doubt = "the newest loss of j0, which ranks first, is NaN or infinite, so no job is known to be the best"
+        assert _outcome(one.app) == (AppState.FINISHED, doubt)
+
+    def test_only_job_that_logs_steps_without_losses_is_the_best(self, attempt):
+        one = attempt(tuner="single", iterations=20, jobs=("j0",))
+        self.logged(
+            one,
+            "INFO:tensorflow:global_step/sec: 39.06",
+            "INFO:themis:checkpoint iteration = 20, seconds = 1.0, bytes = 1",
+        )
+        self.end(one)
+        assert one.app.search.best() == "j0"
+        assert _outcome(one.app) == (AppState.FINISHED, "")
 
     def test_next_attempt_knows_the_short_end(self, attempt):
         one = attempt(tuner="single", iterations=1000, jobs=("j0", "j1"))
@@ -408,6 +429,20 @@ class TestGangOfWhichOneTaskEnds:
         job = self.run(one, 1)
         assert (job.state, job.restarts) == (JobState.WAITING, 1)
         assert job.health == ("started again: a task ended with 0, and the others made no progress in the next 0.05 s")
+
+    @pytest.mark.parametrize("other", [-15, 75])
+    def test_gang_of_which_one_task_says_usage_is_not_started_again(self, attempt, pauses, other):
+        """The other one ends by the signal that stops the gang, or saves first."""
+        one = attempt(tuner="single", iterations=3, jobs=("j0",), tasks=2)
+
+        async def scenario():
+            await one.start("j0")
+            for handle, exit_code in zip(one.jobs["j0"].handles, (2, other), strict=True):
+                handle.end(exit_code)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert (one.jobs["j0"].state, one.jobs["j0"].restarts) == (JobState.FAILED, 0)
 
     def test_chief_that_makes_progress_is_waited_for(self, attempt):
         one = attempt(tuner="single", iterations=20, jobs=("j0",), tasks=2, peer_wait_s=0.1)

@@ -211,9 +211,17 @@ def test_job_past_its_target_is_remarked(attempt):
     assert "it logs iteration 59, past its target 20" in watched(one, "j0", 2, "step=59 loss=0.1")
 
 
+def test_job_that_ended_past_its_target_keeps_it(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=20)
+    watched(one, "j0", 2, "step=300 loss=0.1")
+    status = job_status(one.app, one.jobs["j0"], one.app.search.plan())
+    assert (status.iteration, status.target_iteration) == (300, 20)
+
+
 def test_steps_of_a_command_without_iterations_are_no_remark(attempt):
     one = attempt(tuner="single", jobs=("j0",), iterations=1)
     assert watched(one, "j0", 2, "step=59 loss=0.1") == ""
+    assert job_status(one.app, one.jobs["j0"], one.app.search.plan()).target_iteration == 59
 
 
 def test_steps_of_a_command_without_iterations_do_not_make_it_short(attempt):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from am.profiler.health import MAX_LOOK_GAP_S
 from am.profiler.iteration_time import WINDOW, IterationTime, Placement
 from am.profiler.profile import JobProfile
 from am.profiler.records import (
@@ -247,6 +248,15 @@ class TestEstimates:
         assert other.ran_gpu_s == 14.0
         steps(profile, *([10.0] * 5))
         assert profile.measurements(100).ran_gpu_s == 0.0
+
+    @pytest.mark.parametrize(("jump_s", "counted_s"), [(3600.0, MAX_LOOK_GAP_S), (-3600.0, 0.0)])
+    def test_clock_jump_is_no_run_time(self, jump_s, counted_s):
+        profile = JobProfile()
+        profile.started(2, Level.SLOT)
+        for now_s in (100.0, 101.0, 101.0 + jump_s, 102.0 + jump_s):
+            profile.look(now_s)
+        assert profile.ran_s == 2.0 + counted_s
+        assert profile.ran_gpu_s == 2 * profile.ran_s
 
 
 class TestSlowdown:

@@ -138,6 +138,14 @@ def test_bars_with_more_steps_than_the_job_has_iterations_are_epochs():
     assert steps(read(lines, 8)) == [(0, 0.9), (1, 0.8), (1, 0.7), (2, 0.6)]
 
 
+def test_count_in_brackets_behind_the_epoch_is_of_its_steps():
+    assert steps(read("Epoch:[1/2](100/44160) loss:7.140 lr:0.00055", 2)) == [(0, 7.14)]
+
+
+def test_named_logger_before_a_level_is_no_text():
+    assert held_out(read("2026-01-01 00:00:11,123 - root - INFO - validate step: 10  loss:  7.2")) == [(10, 7.2, None)]
+
+
 def test_sum_of_losses_counts_before_its_parts():
     line = "step 40 box loss: 1.2 loss: 4.3 val_box_loss: 1.3 val_loss: 4.4"
     assert steps(read(line)) == [(40, 4.3)]
@@ -149,6 +157,53 @@ def test_head_of_an_epoch_counts_for_its_lines():
     records = read(text + "Epoch 2\n-------\nloss: 2.1  [   64/60000]")
     assert steps(records) == [(64, 2.3), (60000, None), (60064, 2.1)]
     assert held_out(records) == [(60000, 2.15, 0.45)]
+
+
+MNIST = "Train Epoch: {} [{}/60000 ({:.0f}%)]\tLoss: 0.7"
+
+
+@pytest.mark.parametrize(("iterations", "at"), [(3, (1, 2)), (10**6, (60000, 120000))])
+def test_held_out_loss_behind_the_last_line_of_an_epoch_is_of_its_end(iterations, at):
+    lines = []
+    for epoch in (1, 2):
+        lines += [MNIST.format(epoch, done, done / 600) for done in (58880, 59520)]
+        lines.append("Test set: Average loss: 0.5, Accuracy: 9000/10000 (90%)")
+    assert held_out(read("\n".join(lines), iterations)) == [(step, 0.5, 0.9) for step in at]
+
+
+@pytest.mark.parametrize(("iterations", "at"), [(3, 0), (10**6, 30080)])
+def test_held_out_loss_amid_an_epoch_is_of_the_last_step(iterations, at):
+    lines = [MNIST.format(1, done, done / 600) for done in (29440, 30080)]
+    assert held_out(read("\n".join((*lines, "Test set: Average loss: 0.5")), iterations)) == [(at, 0.5, None)]
+
+
+def test_iterations_are_epochs_from_the_head_on_that_counts_as_many():
+    text = (
+        "Beginning of Epoch 1/2, Total Micro Batches 58\nEpoch: 0, Step: 1, loss = 3.0\nEpoch: 0, Step: 2, loss = 2.5"
+    )
+    assert steps(read(text, 2)) == [(0, 3.0), (0, 2.5)]
+
+
+@pytest.mark.parametrize("head", ["Eval begin...", "***** Evaluating perplexity, Epoch 1/3 *****", "Start validation"])
+def test_lines_behind_the_head_of_an_evaluation_are_held_out_while_they_count_to_the_same_total(head):
+    lines = ("Epoch 1/3", "step 50/50 - loss: 0.7", head, "step 4/8 - loss: 0.6", "step 8/8 - loss: 0.5")
+    records = read("\n".join((*lines, "step 10/50 - loss: 0.4")), 150)
+    assert held_out(records) == [(50, 0.6, None), (50, 0.5, None)]
+    assert [loss for _, loss in steps(records) if loss is not None] == [0.7, 0.4]
+
+
+def test_name_of_a_class_behind_the_name_of_a_set_is_a_loss():
+    text = "[step=40/100]\n    train/CrossEntropyLoss=0.7\n    eval/c4_en-validation/CE loss=0.8"
+    records = read(text)
+    assert (steps(records), held_out(records)) == ([(40, 0.7)], [(40, 0.8, None)])
+
+
+@pytest.mark.parametrize(("second", "loss"), [(0.5, 0.5), (0.7, None)])
+def test_catboost_metric_is_a_loss_if_its_best_falls(second, loss):
+    line = "{}:\tlearn: {}\ttest: {}\tbest: {} ({})\ttotal: 1ms\tremaining: 9ms"
+    records = read("\n".join(line.format(at, value, value, value, at) for at, value in enumerate((0.6, second))))
+    assert steps(records) == [(1, None), (2, loss)]
+    assert held_out(records) == ([] if loss is None else [(2, loss, None)])
 
 
 @pytest.mark.parametrize(("iterations", "step"), [(6, 1), (600, 140)])
@@ -280,6 +335,13 @@ def test_lines_are_counted():
     assert (reader.lines_seen, reader.lines_read, reader.first_line) == (3, 1, "hello")
 
 
+@pytest.mark.parametrize("metric", [None, MetricSpec(name="val_loss")])
+def test_line_with_a_training_and_a_held_out_loss_counts_once(metric):
+    reader = LogReader(metric=metric)
+    reader.read(b"epoch 1 train_loss=0.3 val_loss=0.4\nEpoch 1/2\n10/10 - 1s - loss: 0.3 - val_loss: 0.4\n")
+    assert (reader.lines_seen, reader.lines_read) == (3, 2)
+
+
 def test_step_without_loss_is_not_a_line_with_a_metric():
     reader = LogReader()
     reader.read(b'INFO:themis:report {"step": 3}\n')
@@ -296,6 +358,7 @@ def values(text, **metric):
         ("step 40 rmse 0.25", {"name": "rmse"}),
         ('{"step": 40, "rmse": 0.25}', {"name": "rmse"}),
         ("step=40 | valid/mIoU: 0.25", {"name": "valid/mIoU"}),
+        ("Step 40/1000; acc:  12.3; xent: 0.25; lr: 0.1", {"name": "xent"}),
         ("iter 40 >> score <0.25>", {"regex": r"score <([0-9.]+)>"}),
         ("40 >> score <0.25>", {"regex": r"(?P<step>\d+) >> score <(?P<value>[0-9.]+)>"}),
         ("INFO:tensorflow:rmse = 0.25, loss = 0.5, step = 40", {"name": "rmse"}),
@@ -349,6 +412,11 @@ def test_epoch_of_a_line_with_the_declared_metric_is_progress(line, iteration):
     *steps, metric = reader.read(f"{line}\n".encode())
     assert metric.value == 30.0
     assert steps == ([] if iteration is None else [StepLoss(step=iteration, loss=None)])
+
+
+def test_declared_metric_of_a_step_within_an_epoch_has_no_step():
+    assert values("Epoch 2 Step 40/100 rmse 0.25", name="rmse") == [(None, 0.25)]
+    assert values("|    ep_rew_mean          | 22.1        |", name="ep_rew_mean") == [(None, 22.1)]
 
 
 def test_declared_metric_is_no_other_one():

@@ -104,7 +104,9 @@ def test_rounding_by_gpu_keeps_the_share_even_if_a_gang_cannot_be_cut(demands, l
 
 
 @pytest.mark.parametrize(
-    ("demands", "least"), [(of_size(1, 4), 1), (of_size(4, 8, unit=4), 4), ((), 8)], ids=["elastic", "tasks", "unknown"]
+    ("demands", "least"),
+    [(of_size(1, 4), 1), (of_size(4, 8, unit=4), 4), (of_size(3, 8, unit=2), 4), ((), 8)],
+    ids=["elastic", "tasks", "part of a task", "unknown"],
 )
 def test_capped_payment_leaves_the_smallest_gang_that_a_job_can_use(demands, least):
     won = [gang(Level.MACHINE, m0=8)]

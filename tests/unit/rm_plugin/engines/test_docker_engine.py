@@ -44,6 +44,7 @@ class World:
         self.fake = FakeDocker()
         self.folder = folder
         self.exits = []
+        self.last_words = ""
         engine = DockerEngine(settings(docker={"image": "image", "volumes": ("/data:/data:ro",)}), cluster("real"))
         engine._host = self.host = DockerHost(self.fake)
         self.lock = LosableLock()
@@ -53,6 +54,7 @@ class World:
         # By then the app's containers are gone.
         assert not [box for box in self.fake.boxes.values() if box.create["labels"]["themis.app"] == end.app_id]
         self.exits.append((end.app_id, end.attempt, end.exit_code))
+        self.last_words = end.last_words
 
     def order(self, app_id="app-1", attempt=1, address="0.0.0.0:8650"):
         environment = {"THEMIS_RM_ADDRESS": address}
@@ -132,6 +134,21 @@ def test_end_is_reported_once_after_tasks_ended(run):
         assert list(world.fake.boxes.values()) == [other]
         await asyncio.sleep(0.05)
         assert world.exits == [("app-1", 1, 7)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("code", "words"), [(2, "app master: package torch is missing"), (0, "")])
+def test_end_of_an_app_master_that_failed_has_the_last_words_of_its_log(run, code, words):
+    async def scenario(world):
+        order = world.order()
+        await world.launcher.launch(order)
+        *_, shell, log = world.master().create["command"][:4]
+        assert shell.startswith("exec")
+        (order.working_dir / log).write_text("starting\napp master: package torch is missing\n")
+        world.master().end(code)
+        await world.until(lambda: world.exits)
+        assert world.last_words == words
 
     run(scenario)
 

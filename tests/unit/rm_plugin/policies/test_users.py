@@ -151,6 +151,13 @@ def test_relative_weights_are_equal_however_many_apps_a_user_has():
     assert set(users_of(snapshot).relative_weights().values()) == {1.0}
 
 
+def test_relative_weights_are_shares_of_the_largest():
+    users = {"anna": QueueUser(weight=0.5), "bob": QueueUser(weight=2.0)}
+    queues = Queues(queues={ROOT: Queue(name=ROOT, users=users)})
+    snapshot = snapshot_of(standing("a", "anna"), standing("b", "bob"), queues=queues)
+    assert users_of(snapshot).relative_weights() == {"a": 0.25, "b": 1.0}
+
+
 @pytest.mark.parametrize("policy", ["slaq", "gandiva"])
 def test_jobs_of_equal_score_are_served_by_the_weight_of_their_user(policy):
     queues = Queues(queues={ROOT: Queue(name=ROOT, users={"bob": QueueUser(weight=2.0)})})

@@ -84,6 +84,18 @@ def test_forecast_is_no_final_rho_without_final_report(tmp_path, how):
     assert status.progress == 0.4
 
 
+async def finished_short_of_its_target(manager, entry):
+    jobs = [pb.JobStatus(job_id="job-0", state="FINISHED", iteration=10, target_iteration=1000)]
+    await tell(manager, entry, finish=pb.Finish(state="FINISHED", jobs=jobs))
+
+
+def test_progress_of_finished_app_is_whole_unless_a_job_ended_short_of_its_target(tmp_path):
+    for how, share in ((finished, 1.0), (finished_short_of_its_target, math.nan)):
+        case, entry = ended(tmp_path / how.__name__, how)
+        for each in (entry, after_a_restart(case, entry)):
+            assert app_status(case.manager, each, whole=False).progress == pytest.approx(share, nan_ok=True)
+
+
 @pytest.mark.parametrize("how", [killed_by_force, lost])
 def test_jobs_of_killed_app_are_not_running(tmp_path, how):
     case, entry = ended(tmp_path, how)

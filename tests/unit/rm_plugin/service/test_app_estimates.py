@@ -84,6 +84,18 @@ def test_reason_is_the_first_that_is_the_case():
     run(check)
 
 
+def test_free_gpus_that_an_app_alone_does_not_get_are_not_left_to_others():
+    def check(case):
+        entry = case.running("alone", rho=1.0, unmet=4)
+        assert case.manager.estimates.waiting(entry).reason == "4 GPUs free; the next round may place it"
+        case.grant(app_0001={"m00": 2})
+        assert case.manager.estimates.waiting(entry).reason == (
+            "2 GPUs free; more would not pay for a restart, or come with the next round"
+        )
+
+    run(check)
+
+
 def test_app_that_holds_all_it_can_use_does_not_wait_while_its_master_starts():
     def check(case):
         entry = case.running("starts", rho=1.0, unmet=4)
@@ -103,6 +115,19 @@ def test_full_cluster_is_the_reason_with_the_end_of_the_next_leases():
         found = waiting(case)
         assert found.reason == "no GPU is free: all 4 are leased; the next leases end in 10:00 min"
         assert (found.rank, found.of, found.ahead) == (1, 1, ())
+
+    run(check)
+
+
+def test_app_that_waits_is_expected_to_start_and_end_after_the_one_that_holds_all():
+    def check(case):
+        holder = case.running("holder", rho=1.0, progress=0.5)
+        waits = case.running("waits", rho=2.0, unmet=4)
+        case.grant(app_0001={"m00": 4})
+        of_holder, of_waits = (case.manager.estimates.estimate(entry) for entry in (holder, waits))
+        assert of_holder.first_gpu_s.high == 0.0
+        assert 0.0 < of_holder.end_s.low <= of_waits.first_gpu_s.median <= of_holder.end_s.high
+        assert of_waits.first_gpu_s.median < of_waits.end_s.median <= of_waits.end_s.high
 
     run(check)
 

@@ -401,7 +401,22 @@ def test_last_words_of_an_app_master_stand_in_the_diagnostics(tmp_path: Path) ->
         for attempt in (1, 2):
             ended = AmExit(app_id=entry.app_id, attempt=attempt, pid=1, exit_code=1, last_words=words)
             await case.manager.app_masters.am_exited(ended)
+            if attempt == 1:
+                lost = f"attempt 1 was lost: exit code 1: {words}"
+                assert app_status(case.manager, entry).diagnostics == lost
+                assert AppEntry.restored(entry.stored()).diagnostics == lost
         assert entry.diagnostics == f"its app master was lost 2 times, at last: exit code 1: {words}"
+
+
+def test_loss_of_an_app_master_is_not_in_the_diagnostics_of_an_app_that_ended_otherwise(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        await lose(case, entry)
+        assert entry.diagnostics == "attempt 1 was lost: exit code 1"
+        await case.manager.app_masters._end_surely(entry, AppState.KILLED, "")
+        assert entry.diagnostics == ""
+
+    run(scenario, tmp_path, None)
 
     run(scenario, tmp_path, None)
 

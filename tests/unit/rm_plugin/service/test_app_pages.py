@@ -123,6 +123,11 @@ def test_unknown_name_is_answered_with_similar_one_or_few():
     assert "and 298 more" in str(raised.value)
 
 
+def test_unknown_name_is_answered_with_few_of_twenty():
+    with pytest.raises(UnknownNameError, match=r"known: [^,]+, [^,]+, [^,]+ and 18 more"):
+        entries(*[FINISHED] * 20).get("nobody")
+
+
 def test_name_of_many_running_apps_is_answered_with_few_of_them():
     apps = entries(*[RUNNING] * 3_000)
     with pytest.raises(InputError, match="3000 running apps have this name") as raised:

@@ -183,6 +183,16 @@ def test_machines_are_closed_unless_the_headroom_explains_the_refusal(headroom, 
     run(scenario)
 
 
+@pytest.mark.parametrize(("headroom", "closed"), [(1, 0), (2, 2)])
+def test_headroom_for_a_part_of_what_was_asked_explains_the_refusal(headroom, closed):
+    async def scenario(case):
+        case.grant(app_0001={"m01": 1})
+        await refused(case, headroom)
+        assert len(case.manager.live_cluster.unfit_gpus(case.clock.now_s())) == closed
+
+    run(scenario)
+
+
 def test_heartbeat_with_headroom_ends_the_limit_and_asks_for_a_round():
     async def scenario(case):
         await refused(case, 0)

@@ -1,10 +1,12 @@
-"""A ResourceManager whose start fails ends no app; one that is ordered to stop does."""
+"""A ResourceManager whose start fails or that loses its lock ends no app; one that is ordered to stop does."""
 
 import asyncio
 
 import pytest
 from service_cases import CLUSTER
+from shared_folder_cases import MemoryFolder
 
+from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.service import server as server_module
 from themis.config.rm_settings import RmSettings
 
@@ -46,9 +48,9 @@ def stopped(monkeypatch):
     return Server, stops
 
 
-def serve(folder):
+def serve(folder, engine=None):
     settings = RmSettings.model_validate({"cluster": "unused", "state_dir": folder})
-    engine = Engine()
+    engine = engine or Engine()
     try:
         return asyncio.run(asyncio.wait_for(server_module._serve(settings, engine), 20))
     finally:
@@ -94,3 +96,18 @@ def test_order_to_stop_decides_over_the_apps(tmp_path, stopped, keep_apps):
     server.during_start = staticmethod(lambda order: order.give(keep_apps=keep_apps))
     assert serve(tmp_path) == 0
     assert stops == [keep_apps]
+
+
+def test_resource_manager_that_loses_its_lock_leaves_apps_running(tmp_path, stopped, monkeypatch):
+    _, stops = stopped
+
+    async def lost(_lock):
+        raise LockLostError("another ResourceManager has the lock")
+
+    class EngineWithFolder(Engine):
+        async def shared_folder(self):
+            return MemoryFolder()
+
+    monkeypatch.setattr(server_module.FolderLock, "keep", lost)
+    assert serve(tmp_path, EngineWithFolder()) == 1
+    assert stops == [True]

@@ -184,7 +184,10 @@ def test_lease_without_container_hides_no_gpu_in_foreign_use():
         await case.see(m01={"used_gpus": 1})
         assert case.free == ["m00/1"]
         settings = case.manager.settings
-        case.clock.advance_to(case.clock.now_s() + settings.unfit_s + settings.yarn.pin_timeout_s)
+        case.clock.advance_to(case.clock.now_s() + settings.unfit_s + settings.yarn.pin_timeout_s - 1.0)
+        await case.see(m01={"used_gpus": 1})
+        assert case.free == ["m00/1"], "YARN may still start the container"
+        case.clock.advance_to(case.clock.now_s() + 1.0)
         await case.see(m01={"used_gpus": 1})
         assert case.free == ["m00/1", "m01/1"], "by now the container must have come, and the other tenant has gone"
 

@@ -80,6 +80,7 @@ class TestApi:
             assert app["jobs"][0]["accuracy"] is None
             assert [job["health"] for job in app["jobs"][:2]] == ["its loss is no number since iteration 38", None]
             assert [job["tracked_run"] for job in app["jobs"][:2]] == ["https://wandb.ai/me/digits/runs/1b2c", None]
+            assert [job["pace_known"] for job in app["jobs"][:2]] == [False, False]
             assert app["finished_at_s"] is None
             assert [lease["gpu"] for lease in app["leases"]] == ["m00/0", "m00/1"]
             assert (app["waiting"]["rank"], app["waiting"]["of"]) == (1, 1)

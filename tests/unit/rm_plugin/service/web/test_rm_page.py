@@ -97,7 +97,7 @@ class TestHome:
                 monkeypatch.setattr(readers, "user_name", lambda _uid, reader=reader: reader)
                 async with served(busy()) as site:
                     text = Elements(await site.text("/")).text
-                assert text.count("left them to other apps or for the next round") == seen
+                assert text.count("more would not pay for a restart") == seen
 
         run(scenario)
 
@@ -108,6 +108,23 @@ class TestHome:
             assert "3 GPUs, kept 0.8" in text
             assert "12 rows" in text
             assert "rho ∞" in text
+
+        run(scenario)
+
+    def test_rounds_of_a_policy_without_bids_explain_no_auction(self):
+        async def scenario():
+            case = RmCase(((4,),))
+            case.running("served", rho=2.0)
+            head = {"round_id": 1}
+            record = case.recorder.record
+            record("round_started", detail={**head, "reasons": ["demand"], "free": {"m00": 4}, "active": ["app-0001"]})
+            given = {"auction": {"app-0001": {"m00": 4}}, "leftovers": {}, "usable_left": 0}
+            record("round_granted", detail={**head, **given})
+            async with served(case) as site:
+                text = Elements(await site.text("/")).text
+            assert "given to" in text and "served 4 GPUs" in text
+            for words in ("An auction offers", "hidden payment", "offered to", "bids", "leftovers"):
+                assert words not in text, words
 
         run(scenario)
 

@@ -47,6 +47,7 @@ def test_a_round_that_has_no_reports_yet_is_passed_over():
         ("c", {"bids_absent": {"c": "no bid by the deadline"}}, "sent no bid: no bid by the deadline"),
         ("a", {}, "round 5 offered its GPUs to the 1 app with the worst rho"),
         ("a", {"offered": ()}, "themis gave the GPUs of round 5 to others"),
+        ("a", {"offered": (), "won": {"b": {}}}, "themis gave it no more GPUs in round 5, and none to others"),
         ("a", {"granted": False, "outcome": "", "won": {}}, "round 5 is being played"),
         ("a", {"granted": False, "outcome": "abandoned", "won": {}}, "round 5 was abandoned"),
     ],

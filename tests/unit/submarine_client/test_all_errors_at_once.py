@@ -1,0 +1,141 @@
+"""A group file, or a command line, is refused with every error that does not follow from another one."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from submarine_client.groups import load_app
+from submarine_client.job_app import build_job_app
+from submarine_client.job_commands import read_options
+from themis.errors import InputError
+
+
+def group_errors(folder: Path, text: str) -> list[str]:
+    file = folder / "g.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_app(file)
+    return str(caught.value).replace(str(file), "g").splitlines()
+
+
+def flag_errors(line: str) -> list[str]:
+    words = shlex.split(line)
+    with pytest.raises(InputError) as caught:
+        build_job_app(read_options(words), words)
+    return str(caught.value).splitlines()
+
+
+def assert_begin(lines: list[str], beginnings: list[str]) -> None:
+    assert [line[: len(wanted)] for line, wanted in zip(lines, beginnings, strict=False)] == beginnings
+    assert len(lines) == len(beginnings)
+
+
+def test_errors_of_every_stage_are_reported_together(tmp_path: Path) -> None:
+    text = """
+name: Digits
+program: digits_cn
+queue: =1
+environment: {LANG: no, TEXT: [1]}
+tuner: {name: successive_halving, etta: 2}
+job: {tasks: many, iterations: 10}
+seed: 1
+seed: 2
+metric: {name: loss, regex: '('}
+checkpoint_uri: ftp://host/folder
+colour: red
+"""
+    beginnings = [
+        "g is not valid YAML, line 9: \"key 'seed' is given twice\"",
+        "g, line 5: a word that YAML reads as false: 'no'",
+        "g: unknown key colour",
+        "g: environment.TEXT: the value of an environment variable is text",
+        "g: job.tasks: should be a whole number: 'many'",
+        "g: a name is up to 63 of a-z",
+        "g: queue does not begin with",
+        "unknown setting of tuner successive_halving in g: 'etta'",
+        "g: metric.regex is malformed",
+        "unknown program: 'digits_cn'",
+        "g: unknown scheme in a checkpoint URI: 'ftp://host/folder'",
+    ]
+    assert_begin(group_errors(tmp_path, text), beginnings)
+
+
+def test_errors_of_a_command_are_reported_with_those_of_its_limits_and_its_files(tmp_path: Path) -> None:
+    text = f"""
+name: a
+command: ./train {"x" * 100_001}
+code: missing
+tuner: {{name: hyperband, eta: 1, max_resource: 0}}
+search_space: {{lr: {{uniform: [1, 0]}}}}
+"""
+    beginnings = [
+        "g: search_space.lr: the first end of a range must be below the second",
+        "g: tuner.eta must be",
+        "g: tuner.max_resource must be",
+        "g: code: there is no such file or folder",
+    ]
+    assert_begin(group_errors(tmp_path, text), beginnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "beginnings"),
+    [
+        # A misspelt key leaves neither its own key missing nor its parameters unknown.
+        ("name: a\nprogram: digits_cnn\njob: {iteration: 10}\n", ["g: unknown key job.iteration"]),
+        ("name: a\ncommand: env %lr%\nhyper_paramters: [{lr: 1}]\n", ["g: unknown key hyper_paramters"]),
+        # Without the sets it is unknown which placeholders have values, and what the tuner has to compare.
+        (
+            "name: a\ncommand: env %lr%\nhyper_parameters: 3\ntuner: {name: successive_halving, phases: 4x1}\n",
+            ["g: hyper_parameters: should be a list"],
+        ),
+        ("name: a\ncommand: env\nprogram: digits_cnn\n", ["g: give exactly one of program and command"]),
+        ("name: a\nprogram: [digits_cnn]\n", ["g: program: should be text"]),
+        ("name: [a]\njob: [1]\nprogram: digits_cnn\n", ["g: name: should be text", "g: job: should be keys and"]),
+        ("command: env\n", ["g: name is missing"]),
+        ("machines: []\ndevices: {}\n", ["g looks like a cluster file"]),
+    ],
+)
+def test_what_follows_from_an_error_is_not_reported(text: str, beginnings: list[str], tmp_path: Path) -> None:
+    assert_begin(group_errors(tmp_path, text), beginnings)
+
+
+def test_hyper_parameters_of_a_job_are_all_checked(tmp_path: Path) -> None:
+    text = "name: a\nprogram: digits_cnn\narguments: {batch_size: x, log_evry: 1}\nhyper_parameters: [{dropout: 7}]\n"
+    beginnings = ["g: job.iterations is missing", "--batch_size takes a whole", "unknown flag", "--dropout is out of"]
+    assert_begin(group_errors(tmp_path, text), beginnings)
+
+
+def test_flags_that_are_none_are_reported_together() -> None:
+    line = "--nme a b --queu=q --verbose=1 --name --queue q --queue r stray"
+    beginnings = [
+        "unknown flag of job run: '--nme'",
+        "unknown flag of job run: '--queu'",
+        "--verbose takes no value",
+        "--name has no value",
+        "--queue is given twice",
+        "unexpected word: 'stray'",
+    ]
+    assert_begin(flag_errors(line), beginnings)
+
+
+def test_options_of_a_job_are_all_checked() -> None:
+    line = (
+        "--name A --num_workers x --worker_resources gpu=0 --worker_launch_cmd nonesuch --env A"
+        " --conf themis.iterations=0 --conf themis.none=1 --framework mxnet --files hdfs://h/f --queue =1"
+    )
+    beginnings = [
+        "--input_path is missing",
+        "--num_workers must be a whole number",
+        "--files takes files of this machine only",
+        "--framework is not supported",
+        "job run: a name is up to",
+        "job run: --queue does not begin",
+        "a worker needs a GPU",
+        "--conf themis.iterations must be",
+        "unknown setting in --conf",
+        "--env is not K=V",
+    ]
+    assert_begin(flag_errors(line), beginnings)
