@@ -10,6 +10,7 @@ import signal
 import uuid
 from collections import defaultdict
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -133,6 +134,8 @@ async def _serve(settings: RmSettings, engine: Engine, *, standby: bool = False)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.give)
+    # A service manager knows the process, but not where it listens.
+    loop.add_signal_handler(signal.SIGUSR1, partial(stop.give, keep_apps=True))
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(engine.close)
         folder = await _unless_stopped(engine.shared_folder(), stop)

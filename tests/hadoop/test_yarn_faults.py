@@ -169,8 +169,11 @@ def test_the_node_of_an_app_master(themis, breakable_cluster):
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
     breakable_cluster.kill_node(node_of(am))
+    themis.until(lambda: themis.app(app_id).attempts == 2 and themis.app_masters(app_id), "the next one runs", 90)
+    # The lost node is no failure of the app: the next one may fail once, though two failures end an app.
+    os.kill(themis.app_masters(app_id)[0], signal.SIGKILL)
     app = ends_well(themis, app_id)
-    assert app.attempts == 2
+    assert app.attempts == 3
 
 
 @pytest.mark.nightly

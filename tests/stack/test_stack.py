@@ -5,12 +5,13 @@ from documents import blocks, commands, missing
 
 MAX_IDLE_MB = 1500
 GPUS = {"nodemanager-1": 4, "nodemanager-2": 4, "nodemanager-3": 2}
-# Two such apps want twice the GPUs that there are, for longer than any test waits.
-LONG = """\
+# Two such apps want twice the GPUs that there are. By default the one with less work left comes first.
+SEARCH = """\
 name: {name}
 program: digits_dense
 tuner: single
-job: {{tasks: 1, gpus_per_task: 2, iterations: 1000000}}
+job: {{tasks: 1, gpus_per_task: 2, iterations: {iterations}}}
+estimate: {{serial_iteration_s: 0.01}}
 search_space: {{learning_rate: {{log_uniform: [0.01, 0.1]}}}}
 jobs: 5
 resources: {{memory_mb: 1024, vcores: 1}}
@@ -87,10 +88,11 @@ def test_yarn_knows_our_apps_as_its_own(stack):
 
 
 def test_leases_move_between_two_apps(stack):
-    first = stack.submit(LONG.format(name="first"))
+    # Longer than any test waits.
+    first = stack.submit(SEARCH.format(name="first", iterations=1_000_000))
     wait_until(lambda: len(gpus_of(stack, first)) == sum(GPUS.values()))
     wait_until(lambda: of_kind(stack.events(first), "checkpoint"))
-    second = stack.submit(LONG.format(name="second"))
+    second = stack.submit(SEARCH.format(name="second", iterations=6_000))
     # It trains on what the first had: their leases end within a minute.
     wait_until(lambda: of_kind(stack.events(second), "job_progress"), 300)
     events = stack.events()

@@ -1,9 +1,10 @@
-"""A ResourceManager stops at SIGTERM although its start waits, and if another one takes its lock."""
+"""A ResourceManager stops at signals although its start waits, and if another one takes its lock."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -33,12 +34,12 @@ async def recover_forever(_app_masters: AppMasters) -> None:
     await asyncio.Event().wait()
 
 
-def exit_code_after_sigterm(configured: RmSettings, engine: LocalEngine) -> int:
+def exit_code_after(number: signal.Signals, configured: RmSettings, engine: LocalEngine) -> int:
     async def scenario() -> int:
         serving = asyncio.ensure_future(server._serve(configured, engine))
         await asyncio.sleep(1)
         assert not serving.done()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         return await asyncio.wait_for(serving, 40)
 
     return asyncio.run(scenario())
@@ -46,13 +47,13 @@ def exit_code_after_sigterm(configured: RmSettings, engine: LocalEngine) -> int:
 
 def test_a_start_that_waits_for_the_engine_ends_at_sigterm(tmp_path: Path) -> None:
     configured = settings(tmp_path)
-    assert exit_code_after_sigterm(configured, EngineThatIsAway(load_cluster(configured.cluster))) == 0
+    assert exit_code_after(signal.SIGTERM, configured, EngineThatIsAway(load_cluster(configured.cluster))) == 0
 
 
 def test_a_recovery_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AppMasters, "recover", recover_forever)
     configured = settings(tmp_path)
-    assert exit_code_after_sigterm(configured, LocalEngine(load_cluster(configured.cluster))) == 0
+    assert exit_code_after(signal.SIGTERM, configured, LocalEngine(load_cluster(configured.cluster))) == 0
     assert not (tmp_path / "address").exists()
 
 
@@ -67,17 +68,35 @@ class EngineWithLock(LocalEngine):
         return self.folder
 
 
-def test_a_resource_manager_that_lost_its_lock_stops_and_keeps_its_apps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    kept = []
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each stop, whether the apps run on."""
+    noted: list[bool] = []
     close = AppMasters.close
 
     async def note(self: AppMasters, *, keep_apps: bool = False) -> None:
-        kept.append(keep_apps)
+        noted.append(keep_apps)
         await close(self, keep_apps=keep_apps)
 
     monkeypatch.setattr(AppMasters, "close", note)
+    return noted
+
+
+def test_the_signal_of_the_systemd_unit_stops_and_keeps_the_apps_wherever_it_listens(
+    tmp_path: Path, kept: list[bool]
+) -> None:
+    unit = (Path(__file__).parents[3] / "conf/themis-rm.service").read_text(encoding="utf-8")
+    (name,) = re.findall(r"^KillSignal=(\w+)$", unit, re.MULTILINE)
+    assert "ExecStop=" not in unit
+    configured = settings(tmp_path)
+    engine = LocalEngine(load_cluster(configured.cluster))
+    assert exit_code_after(signal.Signals[name], configured, engine) == 0
+    assert kept == [True]
+
+
+def test_a_resource_manager_that_lost_its_lock_stops_and_keeps_its_apps(
+    tmp_path: Path, kept: list[bool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     configured = settings(tmp_path)
     engine = EngineWithLock(load_cluster(configured.cluster))
     monkeypatch.setattr(folder_lock, "RENEW_S", 0.2)

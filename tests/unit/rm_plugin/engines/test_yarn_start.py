@@ -37,6 +37,24 @@ def test_start_does_not_wait_for_wrong_settings():
         asyncio.run(yarn._once_reachable(work))
 
 
+def test_start_pauses_while_yarn_cannot_list_its_nodes(monkeypatch, caplog):
+    monkeypatch.setattr(yarn, "_TRY_AGAIN_S", 0.05)
+    asked_s = []
+
+    class Yarn:
+        def nodes(self, _states):
+            asked_s.append(time.monotonic())
+            if len(asked_s) < 3:
+                raise UnreachableError("YARN refuses the connection")
+            return ()
+
+    engine = yarn.YarnEngine(RmSettings(engine="yarn", yarn=YarnSettings(ship=False)), None)
+    engine._client = Yarn()
+    assert asyncio.run(engine.open()).machines == ()
+    assert all(later - sooner >= 0.05 for sooner, later in itertools.pairwise(asked_s))
+    assert caplog.text.count("YARN refuses the connection") == 1
+
+
 class NoSuchQueue:
     """YARN, which ends the start at the first question."""
 
@@ -63,21 +81,3 @@ def test_start_says_as_whom_tasks_run(monkeypatch, caplog, as_submitter, said):
         asyncio.run(engine.open())
     assert said in caplog.text
     assert ("applications of themis" in caplog.text) is not as_submitter
-
-
-def test_start_pauses_while_yarn_cannot_list_its_nodes(monkeypatch, caplog):
-    monkeypatch.setattr(yarn, "_TRY_AGAIN_S", 0.05)
-    asked_s = []
-
-    class Yarn:
-        def nodes(self, _states):
-            asked_s.append(time.monotonic())
-            if len(asked_s) < 3:
-                raise UnreachableError("YARN refuses the connection")
-            return ()
-
-    engine = yarn.YarnEngine(RmSettings(engine="yarn", yarn=YarnSettings(ship=False)), None)
-    engine._client = Yarn()
-    assert asyncio.run(engine.open()).machines == ()
-    assert all(later - sooner >= 0.05 for sooner, later in itertools.pairwise(asked_s))
-    assert caplog.text.count("YARN refuses the connection") == 1

@@ -180,7 +180,7 @@ def test_guess_is_replaced_once_by_what_the_app_has_left(make_snapshot, gpus_of)
 
 
 def test_larger_guess_replaces_a_smaller_one_and_forgets_nothing(make_snapshot, gpus_of):
-    """A small app guesses 600 s a job, then a day. What it has had by then still counts."""
+    """A small app guesses 600 s a job, then more than the large one has. What it has had by then still counts."""
     shot = two_apps(make_snapshot)
 
     def guess(seconds):
@@ -189,12 +189,12 @@ def test_larger_guess_replaces_a_smaller_one_and_forgets_nothing(make_snapshot, 
 
     first = POLICY.decide(replace(shot, reports=guess(600.0)))
     assert totals(gpus_of(first))["small"] == 5
-    second = POLICY.decide(later(shot, first.memory, 600.0, {"small": 3_600.0}, reports=guess(86_400.0)))
+    second = POLICY.decide(later(shot, first.memory, 600.0, {"small": 3_600.0}, reports=guess(200_000.0)))
     assert totals(gpus_of(second))["large"] >= 5
     app = second.memory.apps["small"]
-    assert (app.work_gpu_s, app.done_gpu_s, app.provisional) == (6 * 86_400.0, 3_600.0, True)
+    assert (app.work_gpu_s, app.done_gpu_s, app.provisional) == (1_200_000.0, 3_600.0, True)
     third = POLICY.decide(later(shot, second.memory, 1_200.0, {"small": 3_600.0}, reports=guess(1.0)))
-    assert third.memory.apps["small"].work_gpu_s == 6 * 86_400.0
+    assert third.memory.apps["small"].work_gpu_s == 1_200_000.0
 
 
 def test_of_apps_that_overran_the_one_that_had_least_is_served_first(make_snapshot, gpus_of):
