@@ -162,6 +162,7 @@ class App(SearchedApp):
         self._set_times(message)
         _, view = registered_cluster(message)
         self.cluster_view = replace(self.cluster_view, lease_s=view.lease_s, rule=view.rule)
+        self.search.lease_s = view.lease_s
         self.take_cluster(pb.ClusterUpdate(cluster=message.cluster, gpus_available=message.gpus_available))
         self.take_leases(message.leases)
 
@@ -222,6 +223,8 @@ class App(SearchedApp):
 
         Leases that are renewable in a round at `round_at_s` may be lost in it; by default none.
         """
+        # The guess of a silent job grows without a line in its log.
+        self.search.remeasure()
         held = tuple(self._held(planned, renewable_until_s(round_at_s, self.checkpoint_lead_s)))
         return self.view_at(self.now_s(), held)
 

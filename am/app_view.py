@@ -75,52 +75,60 @@ class JobProgress(Value, frozen=True, kw_only=True):
         """Measured, else that of another job of the app, else the user's estimate, else a prior.
 
         A job of unknown pace is assumed to run for twice as long as it has run by now, but at least for as long as the
-        jobs of its app that have ended took. While none has ended: at least a lease, so that it soon gets GPUs to
-        report with; and once it had time to report, at least a day. A long job has a lower rho than a short one that
-        waited as long, and less of a claim to GPUs, so silence gains an app none. For a job that has ended, its own
-        time counts.
+        jobs of its app that have ended took. While none has ended, and once it has run for twice as long as they did:
+        at least a lease, so that it soon gets GPUs to report with; and once it had time to report, at least a day. A
+        long job has a lower rho than a short one that waited as long, and less of a claim to GPUs, so silence gains an
+        app none. For a job that has ended, its own time counts.
 
         Example: leases last 600 s. A command of one iteration on 4 GPUs counts as 4 * 600 GPU s before it runs, and as
-        4 * 86,400 after ten minutes of silence. Another job of its app ended after 1,000 GPU s: it counts as 2,400, as
-        it has run for twice 600 s on 4 GPUs already, and one that waits as 1,000.
+        4 * 86,400 after ten minutes of silence, when it has used 2,400. Another job of its app ends after 2,000 GPU s:
+        now it counts as 4,800, twice what it has used, and one that waits as 2,000.
         """
         known_s = self._known_s
         if known_s is not None:
             return known_s
         ran_gpu_s = self.profile.ran_gpu_s
         if self.ended:
-            return max(ran_gpu_s, _LEAST_GPU_S) / self.iterations_total
-        least_s = self.siblings_iteration_s
+            return max(ran_gpu_s, _LEAST_GPU_S) / (self.iterations_done or self.iterations_total)
+        least_s = self._siblings_s
         if least_s is None:
-            prior_s = UNKNOWN_PACE_S if self.silent or self._without_length else self.lease_s
+            prior_s = UNKNOWN_PACE_S if self.silent or self._logs_without_length else self.lease_s
             least_s = prior_s * self.spec.shape.demand_max_gpus / self.iterations_total
         return max(least_s, 2.0 * ran_gpu_s / self.iterations_total)
 
     @property
     def iterations_done(self) -> int:
         """Iterations done, at most `iterations_total`. 0 for a running job without a length."""
-        if self._without_length and not self.ended:
+        if self._logs_without_length and not self.ended:
             return 0
         return min(self.profile.iteration, self.iterations_total)
 
     @property
     def pace_known(self) -> bool:
         """Whether its pace was measured or estimated, in iterations of the job."""
-        return self.profile.estimated_iteration_s is not None if self._without_length else self.profile.pace_known
+        # Steps that a job without a length logs say nothing of its one iteration.
+        return self.profile.estimated_iteration_s is not None if self.spec.has_no_length else self.profile.pace_known
 
     @property
     def pace_guessed(self) -> bool:
         """Whether nothing is known of its pace, neither from itself nor from the jobs of its app that have ended."""
-        return self._known_s is None and self.siblings_iteration_s is None and not self.ended
+        return self._known_s is None and self._siblings_s is None and not self.ended
 
     @property
-    def _without_length(self) -> bool:
-        # Steps that a job without a length logs say nothing of its one iteration.
+    def _siblings_s(self) -> float | None:
+        """What ended jobs of its app took, None once it has run for twice as long: it is unlike them."""
+        took_s = self.siblings_iteration_s
+        if took_s is None or self.profile.ran_gpu_s > 2.0 * took_s * self.iterations_total:
+            return None
+        return took_s
+
+    @property
+    def _logs_without_length(self) -> bool:
         return self.spec.has_no_length and self.profile.logged > 1
 
     @property
     def _known_s(self) -> float | None:
-        if self._without_length:
+        if self.spec.has_no_length:
             return self.profile.estimated_iteration_s
         # A silent job counts as a long one, whatever another job reports.
         return None if self.silent and not self.profile.pace_known else self.profile.serial_iteration_s
@@ -206,7 +214,8 @@ def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
     """Work done so far and work still to do, in GPU seconds at S = 1."""
     done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in jobs.values())
     now = sum_in_order(view.serial_work_s for view in phase_views(jobs, plan))
-    return done + now + _later_iterations(plan.phases) * reference_job(jobs).serial_iteration_s
+    later = _later_iterations(plan.phases) * reference_job(jobs, plan.stopped).serial_iteration_s
+    return done + now + later
 
 
 def _later_iterations(phases: Sequence[Phase]) -> int:

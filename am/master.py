@@ -467,8 +467,10 @@ def _outcome(app: App) -> tuple[AppState, str]:
             return AppState.FAILED, f"{why}; or write `metric: none`"
         doubts = [f"{job.job_id} {job.health}" for job in search.jobs.values() if job.short_of]
         if first_id := search.first_is_no_number():
-            reason = f"the newest loss of {first_id}, which ranks first, is NaN or infinite"
-            doubts.insert(0, f"{reason}, so no job is known to be the best")
+            reason = f"the newest loss of {first_id} is NaN or infinite"
+            if search.compares:
+                reason += "; it ranks first, so no job is known to be the best"
+            doubts.insert(0, reason)
         elif search.compares and not search.best():
             doubts.insert(0, "no job ended with a loss, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)

@@ -14,8 +14,8 @@ def advice(app: AppSpec) -> Iterator[str]:
     """Yield notes on an app before it runs: an unknown pace, and extras that this machine lacks."""
     if app.program.command and app.estimate.serial_iteration_s is None:
         yield (
-            "pace unknown: a job that has run for 45 s, or half a lease, without a step in its log is assumed to run"
-            " for a day; set estimate.serial_iteration_s if you know its pace"
+            "pace unknown: a job that has run for half a lease, at most 45 s, without a step in its log is assumed to "
+            "run for a day; set estimate.serial_iteration_s if you know its pace"
         )
     for what, package, extra in _extras(app):
         if find_spec(package) is None:

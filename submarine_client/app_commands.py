@@ -10,11 +10,10 @@ from submarine_client.app_list import Selection
 from submarine_client.as_json import app_object, dump, spec_object
 from submarine_client.events import FREQUENT, event_line, event_object
 from submarine_client.groups import load_app
-from submarine_client.resuming import resumed
+from submarine_client.resuming import resumed, spec_of
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
 from submarine_client.status import is_paused
-from themis.wire.values import app_from_message
 
 
 def submit(session: Session, arguments: Namespace) -> int:
@@ -123,7 +122,7 @@ def resubmit(session: Session, arguments: Namespace) -> int:
     """Submit an app's specification again, as a new app without checkpoints. Prints the new id."""
     with session.connect() as client:
         app = client.show(arguments.app, environment=True)
-        return session.submit(client, app_from_message(app.spec), wait=arguments.wait)
+        return session.submit(client, spec_of(app), wait=arguments.wait)
 
 
 def events(session: Session, arguments: Namespace) -> int:

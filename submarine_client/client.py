@@ -179,7 +179,7 @@ class App:
 
     @property
     def diagnostics(self) -> str:
-        """Why it failed, or was killed; empty if there is nothing to say."""
+        """Why it failed, was killed, or lost its last app master; empty if there is nothing to say."""
         return str(self._seen.diagnostics)
 
     @property
@@ -282,7 +282,7 @@ class App:
         Raises:
             InputError: It is another user's.
         """
-        return _submitted(self._connection, spec_of(self.refresh()._seen))
+        return _submitted(self._connection, spec_of(self._connection.show(self.app_id, environment=True)))
 
     def logs(self, job: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[str]:
         """Yield the output of the tasks of one job, or of all jobs, in pieces.

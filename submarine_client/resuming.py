@@ -14,7 +14,7 @@ from themis.wire.values import app_from_message
 def spec_of(app: pb.AppStatus) -> AppSpec:
     """Return the specification of an app. Raises InputError if the app is another user's, who alone sees it."""
     if not app.HasField("spec"):
-        raise InputError(f"app {app.app_id} is not yours", remedy=f"{app.user} and administrators can resume it")
+        raise InputError(f"app {app.app_id} is not yours", remedy=f"{app.user} and administrators see what it runs")
     return app_from_message(app.spec)
 
 

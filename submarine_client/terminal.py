@@ -63,7 +63,8 @@ def wrapped(before: str, text: str, width: int) -> str:
     room = width - len(before)
     if len(text) <= room:
         return before + text
-    parts = textwrap.wrap(text, max(1, room), break_long_words=False, break_on_hyphens=False)
+    # Of a blank text nothing is left.
+    parts = textwrap.wrap(text, max(1, room), break_long_words=False, break_on_hyphens=False) or [""]
     return f"\n{' ' * len(before)}".join([before + parts[0], *parts[1:]])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -31,7 +32,8 @@ class HelpfulParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError instead of writing the usage and ending the process."""
-        raise InputError(shortened(message), remedy=f"see: {self.prog} -h")
+        # Of a list of choices nothing is cut.
+        raise InputError(re.sub(r"\S{200,}", lambda word: shortened(word[0]), message), remedy=f"see: {self.prog} -h")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but the parser of a command reports the words that it does not know itself.

@@ -21,8 +21,8 @@ TOLD_UNSAVED_STOPS = 2
 """Number of stops in a row without a newer checkpoint from which on a job's health says so."""
 
 
-_ESTIMATE_REMEDY = "or set estimate.serial_iteration_s"
-_PACE_REMEDY = f"print a step with each, as it is done, {_ESTIMATE_REMEDY}"
+_STEPS_REMEDY = "print a step with each, as it is done, or set estimate.serial_iteration_s"
+_PACE_REMEDY = "print `step=.. loss=..`, call themis.report, or set estimate.serial_iteration_s"
 _REMEDY = "declare `metric`, print `step=.. loss=..`, or call themis.report"
 _DECLARED_REMEDY = "print it before the end of the phase, or correct `metric`"
 
@@ -140,12 +140,12 @@ class JobRun:
         Args:
             lacks_metric: Whether the job must report a metric; else it lacks a pace only.
         """
-        remedy = _REMEDY if lacks_metric else f"{_REMEDY}, {_ESTIMATE_REMEDY}"
+        remedy = _REMEDY if lacks_metric else _PACE_REMEDY
         if self.lines is None or not self.lines.lines_seen:
             return f"its log has no line yet; {remedy}"
         seen = f"{counted(self.lines.lines_seen, 'line')} seen"
         if self.lines.lines_read:
-            return f"{seen}, {self.lines.lines_read} of them with {self.metric.name or 'a loss'}; {_PACE_REMEDY}"
+            return f"{seen}, {self.lines.lines_read} of them with {self.metric.name or 'a loss'}; {_STEPS_REMEDY}"
         what = "none understood"
         if self.metric.declared:
             what, remedy = f"no {self.metric.name or 'declared metric'} yet", _DECLARED_REMEDY

@@ -71,7 +71,7 @@ class SearchState:
         self._plan = self.tuner.plan()
         self.first_phases: tuple[Phase, ...] = self._plan.phases
         self._journal = journal
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         estimate = _scaled(spec.estimate, time_scale if spec.replay else 1.0)
         self.jobs: dict[str, JobRun] = {}
         for job in spec.jobs:
@@ -114,26 +114,30 @@ class SearchState:
         """The best job so far, empty if none is known to be.
 
         Of several jobs only one with a loss is the best. A job that reports nothing at all is never the best, and
-        neither is one whose newest loss is NaN or infinite.
+        neither is one whose newest loss is NaN or infinite, unless no metric is wanted.
         """
         job = self.jobs.get(self.plan().best or "")
         if job is None:
             return ""
-        alone = len(self.jobs) == 1 and not (job.reports_nothing or job.read_metric)
+        read = self.spec.metric.wanted and job.read_metric
+        alone = len(self.jobs) == 1 and not (job.reports_nothing or read)
         return job.job_id if math.isfinite(job.loss) or alone else ""
 
     def first_is_no_number(self) -> str:
-        """The job that ranks first if its newest loss is NaN or infinite, else an empty text."""
-        job = self.jobs.get(self.plan().best or "")
+        """The job that ranks first if a metric is wanted and its newest is NaN or infinite, else an empty text."""
+        job = self.jobs.get(self.plan().best or "") if self.spec.metric.wanted else None
         return job.job_id if job is not None and job.read_metric and not math.isfinite(job.loss) else ""
 
     def progress(self) -> Mapping[str, JobProgress]:
         """Return every job as the agent sees it."""
         any_pace = any(job.profile.serial_iteration_s is not None for job in self.jobs.values())
-        silent_s = _SILENT_BESIDE_OTHERS_S if any_pace else min(_SILENT_S, self._lease_s / 2)
-        ended = [job for job in self.jobs.values() if _has_ended(job)]
-        # A sum over many jobs, for each of which the mean of the same ones counts.
-        siblings_s = sum_in_order(map(_took_iteration_s, ended)) / len(ended) if ended else None
+        silent_s = _SILENT_BESIDE_OTHERS_S if any_pace else min(_SILENT_S, self.lease_s / 2)
+        took_s = [
+            JobProgress(spec=job.spec, profile=job.profile, ended=True).serial_iteration_s
+            for job in self.jobs.values()
+            if _has_ended(job)
+        ]
+        siblings_s = sum_in_order(took_s) / len(took_s) if took_s else None
         return {
             job_id: JobProgress(
                 spec=job.spec,
@@ -141,7 +145,7 @@ class SearchState:
                 ended=_has_ended(job),
                 silent=job.profile.ran_gpu_s > silent_s * job.spec.shape.demand_min_gpus,
                 siblings_iteration_s=siblings_s,
-                lease_s=self._lease_s,
+                lease_s=self.lease_s,
             )
             for job_id, job in self.jobs.items()
         }
@@ -362,14 +366,6 @@ def _is_over(job: JobRun) -> bool:
 
 def _has_ended(job: JobRun) -> bool:
     return job.state in (JobState.PHASE_DONE, JobState.FINISHED)
-
-
-def _took_iteration_s(job: JobRun) -> float:
-    """GPU seconds per iteration that a job took until its end."""
-    known_s = job.profile.serial_iteration_s
-    if known_s is not None and not job.spec.has_no_length:
-        return known_s
-    return max(job.profile.ran_gpu_s, 1.0) / (job.short_of or job.profile.iteration or job.spec.iterations_total)
 
 
 def _scaled(estimate: Estimate, time_scale: float) -> Estimate:

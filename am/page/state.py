@@ -85,7 +85,9 @@ class AmPageState(Value, frozen=True, kw_only=True):
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
     """Return the present page state. `planned` has the GPUs of jobs that are about to start."""
     plan = app.search.plan()
-    rho = None if plan.finished else app.rho_now(app.view(planned or {}))
+    view = app.view(planned or {})
+    guessed = any(job.pace_guessed for job in view.jobs)
+    rho = None if plan.finished or guessed else app.rho_now(view)
     return AmPageState(
         app_id=app.app_id,
         name=app.spec.name,

@@ -65,10 +65,9 @@ class BoostingLines:
         values = NamedValues(LinePlace(step=int(found["round"]) + 1))
         if values.place.step == 1:
             self._before = self._is_loss = None
-        shown = found["best"] or found["learn"]
-        if shown is None:
+        if found["best"] is None:
             return values
-        best = float(shown)
+        best = float(found["best"])
         if self._is_loss is None and self._before is not None and best != self._before:
             self._is_loss = best < self._before
         self._before = best

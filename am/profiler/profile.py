@@ -291,7 +291,7 @@ class JobProfile:
         return Measurements(
             paces=tuple((at, pace) for at, pace in self.paces.items() if pace.is_reliable or at.device == compared),
             samples=self._first_iterations.points(iterations) if self._assumed_speeds.by_type else (),
-            ran_gpu_s=0.0 if self.pace_known else self._ran_gpu_s,
+            ran_gpu_s=0.0 if self.pace_known and iterations > 1 else self._ran_gpu_s,
             iteration=self.iteration,
         )
 

@@ -458,8 +458,9 @@ def _exit(followed: _Followed, report: AppReport | None, taken: frozenset[int]) 
 
 
 def _exit_code(diagnostics: str) -> int | None:
-    codes = _EXIT_CODE.findall(diagnostics)
-    return int(codes[-1]) if codes else None
+    # YARN's own words come first. What the app master wrote follows, and could look the same.
+    code = _EXIT_CODE.search(diagnostics)
+    return int(code[1]) if code else None
 
 
 def _last_words(diagnostics: str) -> str:

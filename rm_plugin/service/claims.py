@@ -414,7 +414,7 @@ class _Bounds(Value, frozen=True, kw_only=True):
     def _gangs(self, jobs: int, gpus: float) -> tuple[float, float, Level]:
         """The GPUs in use, their gangs, and the level of the largest if `gpus` are split evenly over a phase's jobs.
 
-        Of unlike jobs or devices it is believed that half of the GPUs are idle, and that gangs are GPUs far apart.
+        Of unlike jobs or devices it is believed that one job runs at a time, on what the smallest can use, far apart.
         """
         if len(self.shapes) == len(self.cluster.gpus_by_device) == 1:
             (shape,) = self.shapes
@@ -423,8 +423,7 @@ class _Bounds(Value, frozen=True, kw_only=True):
             tasks = min(tasks, gangs * shape.tasks)
             largest_gpus = math.ceil(tasks / gangs) * shape.gpus_per_task
             return tasks * shape.gpus_per_task, gangs, self.cluster.nearest_level_for(largest_gpus)
-        used = max(1.0, 0.5 * min(gpus, jobs * min([shape.demand_max_gpus for shape in self.shapes])))
-        return used, used, Level.CLUSTER
+        return max(1.0, min([gpus, *[shape.demand_max_gpus for shape in self.shapes]])), 1.0, Level.CLUSTER
 
 
 def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts) -> _Bounds:

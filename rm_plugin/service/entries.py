@@ -56,8 +56,9 @@ class AppEntry:
     was, and `paused_s` the length of its earlier pauses. `waits_since_s` is since when it waits for admission, because
     it is over a limit of active apps; None if it does not. `unadmitted_s` is how long it waited so before. `shapes`
     maps job ids to shapes. `on_state` hears of each new state, with the one before (`update`).
-    `refused_messages` counts the app masters' invalid messages,
-    and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
+    `refused_messages` counts the app masters' invalid messages, and `cut_claims` what was cut from reports and bids
+    (`claims`). `claimed_gpu_s` is the work of the first report that is no guess, else the largest guess
+    (`claim_guessed`).
     `declared_time_s` is the time of all its phases on the whole cluster, when it last declared itself anew.
     """
 
@@ -103,6 +104,7 @@ class AppEntry:
     on_state: Callable[[AppEntry, AppState], None] | None = field(default=None, repr=False, compare=False)
     cut_claims: int = 0
     claimed_gpu_s: float | None = None
+    claim_guessed: bool = False
     declared_time_s: float = 0.0
     messages: Budget = field(default_factory=lambda: Budget(MAX_MESSAGES, MESSAGES_PER_S), repr=False)
     message_bytes: Budget = field(default_factory=lambda: Budget(MAX_BYTES, BYTES_PER_S), repr=False)
@@ -218,6 +220,7 @@ class AppEntry:
             final={
                 "gpu_time_s": self.gpu_time_s,
                 "claimed_gpu_s": self.claimed_gpu_s,
+                "claim_guessed": self.claim_guessed,
                 "excused_attempts": self.excused_attempts,
                 "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
@@ -275,6 +278,7 @@ class AppEntry:
             failed_at_s=_numbers(stored.final.get("failed_at_s")),
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
             claimed_gpu_s=float(claimed) if isinstance(claimed, int | float) else None,
+            claim_guessed=stored.final.get("claim_guessed") is True,
             kill_reason=str(stored.final.get("kill_reason", "")),
             pause_reason=str(stored.final.get("pause_reason", "")),
             paused_at_s=float(paused_at_s) if isinstance(paused_at_s, int | float) else None,

@@ -297,8 +297,12 @@ class RoundRunner:
         change.event("round_reported", detail=detail)
         for app_id, report in reports.items():
             entry = self._entries.get(app_id)
-            if entry.claimed_gpu_s is None and (claim_gpu_s := report.work_left_gpu_s) > 0.0:
-                change.put(entry, claimed_gpu_s=claim_gpu_s)
+            claim_gpu_s, guessed = report.work_left_gpu_s, entry.heartbeat.provisional
+            known_gpu_s = entry.claimed_gpu_s
+            # A larger guess replaces a smaller one, and what is no guess replaces any.
+            newer = known_gpu_s is None or (entry.claim_guessed and (claim_gpu_s > known_gpu_s or not guessed))
+            if claim_gpu_s > 0.0 and newer:
+                change.put(entry, claimed_gpu_s=claim_gpu_s, claim_guessed=guessed)
         change.then(lambda: self._arbiter.heard_of(reports))
 
     def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:

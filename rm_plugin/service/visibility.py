@@ -46,7 +46,8 @@ def visible_status(
     """
     if not environment:
         variables = status.spec.program.environment if status.HasField("spec") else {}
-        for name in variables:
+        # A map of a message skips names if it is changed while it is walked.
+        for name in list(variables):
             variables[name] = HIDDEN
     if not identity.controls(owner):
         for field, _value in status.ListFields():

@@ -90,7 +90,7 @@ def parse_yaml(text: str, source: str, found: FoundErrors | None = None) -> dict
     finally:
         if loader is not None:
             loader.dispose()
-    if found is None:
+    if found is None or not isinstance(data, dict):
         errors.raise_all()
     if not isinstance(data, dict):
         raise InputError(f"{source} must hold keys and values", value=type(data).__name__)

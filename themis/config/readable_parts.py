@@ -54,7 +54,7 @@ def fit_parts(model: type[M], data: Mapping[str, Any], source: str, found: Found
     except ValidationError as error:
         errors = explained(model, error, source)
         unknown = {each["loc"] for each in error.errors() if each["type"] == UNKNOWN_KEY}
-    rest = dict(data)
+    rest = dict(data) if isinstance(data, Mapping) else {}
     faults: dict[tuple[str, ...], InputError] = {}
     for loc, problem in errors:
         found.add(problem)

@@ -268,7 +268,11 @@ with Client(sys.argv[1]) as client:
             first, *refusals = ended.stdout.splitlines()
             assert first == "nobody"
             refused = "2 app-0001 is not your app; only ann and administrators may do this, and you are nobody"
-            assert refusals == [refused, refused, "2 app app-0001 is not yours; ann and administrators can resume it"]
+            assert refusals == [
+                refused,
+                refused,
+                "2 app app-0001 is not yours; ann and administrators see what it runs",
+            ]
 
     asyncio.run(scenario())
 

@@ -427,11 +427,31 @@ def test_jobs_that_ended_say_what_silent_ones_of_their_app_will_take(tmp_path):
     assert not any(job.pace_guessed for job in progress.values())
     assert one.search.work_total_gpu_s == 20 + 40 + 50 + 30
 
+    # One that has run for twice as long as they did is unlike them.
+    for now_s in range(30, 71, 5):
+        one.search.jobs["j2"].profile.look(float(now_s))
+    progress = one.search.progress()
+    assert [progress[job_id].pace_guessed for job_id in ("j2", "j3")] == [True, False]
+    assert progress["j2"].serial_iteration_s == 86_400.0
+
+
+def test_steps_of_an_ended_job_without_a_length_say_nothing_of_its_siblings(tmp_path):
+    app = spec(tuner="single", estimate=Estimate())
+    one = Bench(tmp_path, replace(app, jobs=tuple(replace(job, iterations_total=1) for job in app.jobs)))
+    job = one.start("j0")
+    run_on(job, "", 0.5, lines=100)
+    for now_s in range(0, 61, 5):
+        job.profile.look(float(now_s))
+    job.gpus = ()
+    one.search.target_reached(job)
+    progress = one.search.progress()
+    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1")] == [60.0, 60.0]
+
 
 @pytest.mark.parametrize(("lease_s", "silent_from_s"), [(20.0, 10), (600.0, 45)])
 def test_a_job_is_silent_after_half_a_lease_at_most(bench, lease_s, silent_from_s):
     one = bench(replace(spec(), estimate=Estimate()))
-    one.search._lease_s = lease_s
+    one.search.lease_s = lease_s
     profile = one.search.jobs["j0"].profile
     profile.started(1, Level.SLOT)
     seen = []

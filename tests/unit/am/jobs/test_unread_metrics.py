@@ -139,7 +139,7 @@ def test_job_without_pace_and_metric_is_marked_within_a_minute(attempt):
 def test_lone_job_of_unknown_pace_is_told_of_the_estimate_and_not_of_the_shells_words(attempt):
     one = attempt(tuner="single", jobs=("j0",))
     health = watched(one, "j0", 60, "Terminated", "hello", "Killed")
-    assert health.startswith("pace unknown: 1 line seen, none understood; first line: 'hello'; declare `metric`")
+    assert health.startswith("pace unknown: 1 line seen, none understood; first line: 'hello'; print `step=")
     assert health.endswith(", or set estimate.serial_iteration_s")
 
 

@@ -86,7 +86,7 @@ def test_reason_is_the_first_that_is_the_case():
 
 def test_free_gpus_that_an_app_alone_does_not_get_are_not_left_to_others():
     def check(case):
-        entry = case.running("alone", rho=1.0, unmet=4)
+        entry = case.running("alone", unmet=4)
         assert case.manager.estimates.waiting(entry).reason == "4 GPUs free; the next round may place it"
         case.grant(app_0001={"m00": 2})
         assert case.manager.estimates.waiting(entry).reason == (
@@ -121,8 +121,8 @@ def test_full_cluster_is_the_reason_with_the_end_of_the_next_leases():
 
 def test_app_that_waits_is_expected_to_start_and_end_after_the_one_that_holds_all():
     def check(case):
-        holder = case.running("holder", rho=1.0, progress=0.5)
-        waits = case.running("waits", rho=2.0, unmet=4)
+        holder = case.running("holder", progress=0.5)
+        waits = case.running("waits", unmet=4)
         case.grant(app_0001={"m00": 4})
         of_holder, of_waits = (case.manager.estimates.estimate(entry) for entry in (holder, waits))
         assert of_holder.first_gpu_s.high == 0.0

@@ -61,6 +61,24 @@ def test_later_claim_does_not_replace_the_first_one():
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("known_gpu_s", "provisional", "claimed_gpu_s"), [(1.0, True, 200.0), (900.0, True, 900.0), (900.0, False, 200.0)]
+)
+def test_guess_is_replaced_by_a_larger_guess_and_by_what_is_none(known_gpu_s, provisional, claimed_gpu_s):
+    async def scenario():
+        store = FailingStore()
+        case = ServiceCase(store)
+        entry, session = await case.started("one")
+        put = {"claimed_gpu_s": known_gpu_s, "claim_guessed": True}
+        await case.manager.changes.make(lambda change: change.put(entry, **put))
+        entry.heartbeat.provisional = provisional
+        await case.round(reports(entry, session))
+        for each in (entry, ServiceCase(store).entries.get(entry.app_id)):
+            assert (each.claimed_gpu_s, each.claim_guessed) == (claimed_gpu_s, provisional)
+
+    run(scenario)
+
+
 def test_reports_that_cannot_be_written_change_nothing():
     async def scenario():
         store = FailingStore()

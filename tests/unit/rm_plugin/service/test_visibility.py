@@ -12,6 +12,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.visibility import visible_entry, visible_events, visible_status
+from themis.config.app_limits import HIDDEN
 from themis.errors import InputError
 from themis.identity import Identity
 from themis.queues import AppOwner
@@ -111,6 +112,17 @@ def test_status_for_other_users_has_the_listed_fields_alone():
         *("explanation", "checkpoint_uri", "archive", "waiting", "estimate"),
     }
     assert visible_status(filled(pb.AppStatus), ANN_S, Identity(user="ann")) == filled(pb.AppStatus)
+
+
+def test_values_of_all_environment_variables_are_hidden_unless_asked_for():
+    names = [f"NAME_{number}" for number in range(12)]
+    status = pb.AppStatus()
+    for name in names:
+        status.spec.program.environment[name] = "SECRET"
+    asked = visible_status(pb.AppStatus.FromString(status.SerializeToString()), ANN_S, BOB, environment=True)
+    assert not asked.HasField("spec")
+    shown = visible_status(status, ANN_S, Identity(user="ann")).spec.program.environment
+    assert dict(shown) == dict.fromkeys(names, HIDDEN)
 
 
 def test_entry_for_other_users_holds_no_text_of_its_programs():
