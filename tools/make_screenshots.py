@@ -28,9 +28,8 @@ from themis.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs/figures"
-WIDTH = 1160
-HEIGHTS = {"cluster-page.png": 1165, "app-page.png": 1270, "report.png": 665}
-"""The pictures, and how much of each page they show, in pixels."""
+SIZES = {"cluster-page.png": (1160, 1165), "app-page.png": (1160, 1270), "report.png": (1000, 665)}
+"""The pictures, and the width of each page and how much of it they show, in pixels."""
 
 SETTINGS = """\
 cluster: small-8
@@ -53,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make the pictures. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=FIGURES, metavar="FOLDER", help="default: docs/figures")
-    parser.add_argument("--only", choices=HEIGHTS, action="append", help="only this picture; repeatable")
+    parser.add_argument("--only", choices=SIZES, action="append", help="only this picture; repeatable")
     options = parser.parse_args(arguments)
-    wanted = options.only or list(HEIGHTS)
+    wanted = options.only or list(SIZES)
     with tempfile.TemporaryDirectory(prefix="themis-") as folder, browser() as page:
         if {"cluster-page.png", "app-page.png"} & set(wanted):
             with _resource_manager(Path(folder)) as url:
@@ -71,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def photograph(page: Page, url: str, picture: Path) -> None:
     """Write the upper part of a page, with all of its charts drawn."""
-    page.set_viewport_size({"width": WIDTH, "height": HEIGHTS[picture.name]})
+    width, height = SIZES[picture.name]
+    page.set_viewport_size({"width": width, "height": height})
     page.goto(url, wait_until="load")
     for place in page.query_selector_all("[data-chart]"):
         place.wait_for_selector("canvas, p:text-matches('.')")

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from fake_rm import FakeRm
+from msgspec.structs import replace
 
 from submarine_client import App, AppFailedError, Client, Interval, Waiting
+from submarine_client.groups import load_app
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 
@@ -128,7 +130,9 @@ def test_what_is_not_known_of_an_app_is_none(ended: App) -> None:
 
 def test_an_app_is_submitted_again_without_checkpoints(rm: FakeRm) -> None:
     rm.service.then = ["FAILED"]
-    app = asyncio.run(Client().submit_async(SEARCH))
+    spec = load_app(SEARCH)
+    spec = replace(spec, program=replace(spec.program, environment={"TOKEN": "s3"}))
+    app = asyncio.run(Client().submit_async(spec))
     assert asyncio.run(app.refresh_async()) is app
     assert (app.app_id, app.resubmit().app_id) == ("app-0001", "app-0002")
     assert rm.service.submitted[0] == rm.service.submitted[1]

@@ -20,14 +20,14 @@ def tool():
 
 
 def test_pictures_are_those_of_the_tool_and_small(tool):
-    for name, height in tool.HEIGHTS.items():
+    for name, size in tool.SIZES.items():
         picture = (FIGURES / name).read_bytes()
         assert len(picture) < MOST_BYTES
-        assert struct.unpack(">II", picture[16:24]) == (tool.WIDTH, height)
+        assert struct.unpack(">II", picture[16:24]) == size
 
 
 def test_each_picture_is_shown_with_a_text_in_its_place(tool):
     text = "\n".join(map(text_of, PAGES))
-    for name in tool.HEIGHTS:
+    for name in tool.SIZES:
         [before] = [part.rpartition("![")[2] for part in text.split(f"figures/{name})")[:-1]]
         assert len(before.partition("](")[0]) > 20
