@@ -223,8 +223,6 @@ class App(SearchedApp):
 
         Leases that are renewable in a round at `round_at_s` may be lost in it; by default none.
         """
-        # The guess of a silent job grows without a line in its log.
-        self.search.remeasure()
         held = tuple(self._held(planned, renewable_until_s(round_at_s, self.checkpoint_lead_s)))
         return self.view_at(self.now_s(), held)
 

@@ -53,6 +53,9 @@ class LogWatch:
                 peaks_mb = [task.peak_memory_mb for task in job.handles if isinstance(task, MeasuredTask)]
                 job.profile.used_memory(max(peaks_mb, default=0.0))
                 self.read(job)
+        if any(job.running and not job.profile.pace_known for job in self._app.search.jobs.values()):
+            # The work that is assumed of a silent job grows with the time that it runs.
+            self._app.search.remeasure()
         self._caps.keep()
 
     def read(self, job: JobRun) -> None:

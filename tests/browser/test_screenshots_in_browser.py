@@ -31,4 +31,4 @@ def test_picture_shows_the_upper_part_of_a_page(tmp_path):
             await asyncio.to_thread(take, site.url)
 
     asyncio.run(scenario())
-    assert struct.unpack(">II", picture.read_bytes()[16:24]) == (tool.WIDTH, tool.HEIGHTS[picture.name])
+    assert struct.unpack(">II", picture.read_bytes()[16:24]) == tool.SIZES[picture.name]

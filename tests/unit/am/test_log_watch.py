@@ -56,6 +56,7 @@ class Watched:
                 program=SimpleNamespace(environment={"SUBMARINE_CHECKPOINT_PATH": path} if path else {})
             ),
             search=SimpleNamespace(
+                remeasure=lambda: None,
                 jobs={"job-00": self.job},
                 progressed=lambda _: None,
                 keep_measurements=lambda _: None,
