@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from am.profiler.profile import JobProfile
 
 DEFAULT_LEASE_S = 600.0
-"""Assumed run time, on its largest gang, of a job of unknown pace that had no time to report: a lease."""
+"""Seconds of a lease, where none is given."""
 
 UNKNOWN_PACE_S = 86_400.0
 """Assumed run time, on its largest gang, of a job of unknown pace that had time to report: one day."""

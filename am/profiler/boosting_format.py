@@ -61,7 +61,7 @@ class BoostingLines:
         return values
 
     def _of_catboost(self, found: re.Match[str]) -> NamedValues:
-        """Return the values of a line if the metric is one of which less is better: the second round shows that."""
+        """Return the values of a line if less is better: the best value of the rounds so far falls."""
         values = NamedValues(LinePlace(step=int(found["round"]) + 1))
         if values.place.step == 1:
             self._before = self._is_loss = None

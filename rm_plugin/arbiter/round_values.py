@@ -164,9 +164,8 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     def having(self, **answers: Any) -> RoundSnapshot:
         """The same round with `reports`, `bids` or an `outcome`."""
         later = replace(self, **answers)
-        # Each step asks for it, and machines and apps stay the same.
-        later.__dict__.update(self.__dict__, free=self.free)
-        later.__dict__.pop("answered", None)
+        # Each step asks for these, and machines and apps stay the same.
+        later.__dict__.update(free=self.free, _standings=self._standings)
         return later
 
     @cached_property
