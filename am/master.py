@@ -216,6 +216,7 @@ class AppMaster:
         sent_at_s = self._session.sent_at_s.pop(message.of_id, None)
         if sent_at_s is not None:
             app.set_clock(sent_at_s, self._clock.now_s(), message.now_s)
+        app.heartbeat_s = message.heartbeat_s or app.heartbeat_s
         if not math.isnan(message.contention):
             app.set_contention(contention=message.contention, active_apps=message.active_apps)
 

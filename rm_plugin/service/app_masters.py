@@ -115,6 +115,11 @@ class AppMasters:
         self._watched.update({entry.app_id: entry for entry in active if entry.is_admitted})
         quotas.restore(active)
 
+    @property
+    def count(self) -> int:
+        """The number of app masters that run, start or are to start."""
+        return len(self._watched)
+
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 

@@ -686,7 +686,7 @@ class ResourceManager:
             now_s=now_s,
             checkpoint_lead_s=lease.checkpoint_lead_s,
             grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
+            heartbeat_s=self.settings.heartbeat_time_s(self.app_masters.count),
             leases=self.live_cluster.lease_update(entry.app_id),
             active_apps=self.arbiter.active_count,
             contention=self.arbiter.contention(entry.app_id, now_s),
@@ -704,6 +704,7 @@ class ResourceManager:
             now_s=now_s,
             contention=self.arbiter.contention(entry.app_id, now_s) if entry.is_active else math.nan,
             active_apps=self.arbiter.active_count,
+            heartbeat_s=self.settings.heartbeat_time_s(self.app_masters.count),
         )
 
 

@@ -322,7 +322,7 @@ class RmSettings(Section):
         default=5.0, gt=0, description="a round waits for bids until none has come for this many seconds"
     )
     heartbeat_s: float = Field(
-        default=1.0, gt=0, description="how often app masters report progress; with more than 500 apps less often"
+        default=1.0, gt=0, description="how often app masters report progress; more than 500 of them do so less often"
     )
     am_expiry_s: float = Field(
         default=30.0, gt=0, description="seconds without a message after which an app master counts as lost"
@@ -413,16 +413,16 @@ class RmSettings(Section):
         """The folder of apps' files and of archives: `standby.folder` if there is one, else `state_dir`."""
         return self.standby.folder or self.state_dir
 
-    def heartbeat_time_s(self, apps: int) -> float:
-        """Seconds between two heartbeats of an app that registers as one of this many.
+    def heartbeat_time_s(self, app_masters: int) -> float:
+        """Seconds between two heartbeats of each of this many app masters.
 
-        All apps together send 500 heartbeats in `heartbeat_s`, so that they do not fill the service's loop. Each sends
+        Together they send 500 heartbeats in `heartbeat_s`, so that these do not fill the service's loop. Each sends
         one at least six times in the time after which it counts as lost.
 
         >>> RmSettings(cluster=Path("c"), heartbeat_s=1.0, am_expiry_s=30.0).heartbeat_time_s(2000)
         4.0
         """
-        return max(self.heartbeat_s, min(self.heartbeat_s * apps / 500, self.am_expiry_s / 6))
+        return max(self.heartbeat_s, min(self.heartbeat_s * app_masters / 500, self.am_expiry_s / 6))
 
     @staticmethod
     def answer_time_s(deadline_s: float, apps: int) -> float:

@@ -753,16 +753,18 @@ class LeaseUpdate(_message.Message):
     def __init__(self, version: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
-    __slots__ = ("of_id", "now_s", "contention", "active_apps")
+    __slots__ = ("of_id", "now_s", "contention", "active_apps", "heartbeat_s")
     OF_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     CONTENTION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
     of_id: int
     now_s: float
     contention: float
     active_apps: int
-    def __init__(self, of_id: _Optional[int] = ..., now_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
+    heartbeat_s: float
+    def __init__(self, of_id: _Optional[int] = ..., now_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ..., heartbeat_s: _Optional[float] = ...) -> None: ...
 
 class AskRest(_message.Message):
     __slots__ = ()

@@ -179,6 +179,7 @@ class EmulatedAppMaster:
         elif body == "leases":
             self._take_leases(self._app, message.leases)
         elif body == "acknowledge":
+            self._every_s = message.acknowledge.heartbeat_s
             sent_s = self._beats.pop(message.acknowledge.of_id, None)
             if sent_s is not None:
                 self._heartbeats.append((sent_s, self._clock.now_s() - sent_s))

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import sys
 from types import SimpleNamespace
 
@@ -434,6 +435,15 @@ def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog
 
     run(tmp_path, scenario)
     assert [record.exc_info[0] for record in caplog.records if "heartbeats" in record.message] == [ValueError] * 2
+
+
+def test_pause_between_heartbeats_is_what_the_last_answer_says(tmp_path):
+    async def scenario(one):
+        for told_s, expected_s in [(7.0, 7.0), (0.0, 7.0), (2.0, 2.0)]:
+            one.master._acknowledged(one.app, pb.Acknowledge(of_id=1, contention=math.nan, heartbeat_s=told_s))
+            assert one.app.heartbeat_s == expected_s
+
+    run(tmp_path, scenario)
 
 
 def test_final_report_omits_job_whose_status_fails(tmp_path, monkeypatch, caplog):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from service_cases import app, heartbeat, registration
 
 from rm_plugin.engines.memory import MemoryAppLauncher
+from rm_plugin.service.app_masters import AppMasters
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.retention import SETTLED_S
@@ -301,10 +302,29 @@ class TestMessages:
             await rm.manager.receive(entry, session, pb.AmMessage(id=3, heartbeat=heartbeat()))
             (answer,) = sent(session)
             contention = rm.arbiter.contention(entry.app_id, 1_020.0)
-            expected = pb.Acknowledge(of_id=3, now_s=1_020.0, contention=contention, active_apps=2)
+            expected = pb.Acknowledge(
+                of_id=3,
+                now_s=1_020.0,
+                contention=contention,
+                active_apps=2,
+                heartbeat_s=rm.manager.settings.heartbeat_s,
+            )
             assert (answer.acknowledge, entry.last_seen_s) == (expected, 1_020.0)
             assert contention == pytest.approx(2.0)
             assert other.last_seen_s == 1_000.0
+
+        run(tmp_path, scenario)
+
+    def test_heartbeats_become_rarer_as_app_masters_come_and_only_then(self, tmp_path, monkeypatch):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            settings = rm.manager.settings
+            assert rm.manager.app_masters.count == 1
+            for count in (500, 1_000, 1):
+                monkeypatch.setattr(AppMasters, "count", count)
+                await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
+                told_s = sent(session)[-1].acknowledge.heartbeat_s
+                assert told_s == pytest.approx(max(1.0, count / 500) * settings.heartbeat_s)
 
         run(tmp_path, scenario)
 

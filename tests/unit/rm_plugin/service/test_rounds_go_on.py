@@ -161,7 +161,7 @@ def test_round_without_answers_is_repeated_only_while_gpus_are_free(tmp_path, ha
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("apps", "time_s"), [(1, 1.0), (500, 1.0), (2000, 4.0), (50_000, 5.0)])
-def test_many_apps_send_heartbeats_less_often_but_six_times_in_their_expiry(apps, time_s):
+@pytest.mark.parametrize(("app_masters", "time_s"), [(1, 1.0), (500, 1.0), (2000, 4.0), (50_000, 5.0)])
+def test_many_app_masters_send_heartbeats_less_often_but_six_times_in_their_expiry(app_masters, time_s):
     settings = RmSettings(cluster=Path("unused"), heartbeat_s=1.0, am_expiry_s=30.0)
-    assert settings.heartbeat_time_s(apps) == pytest.approx(time_s)
+    assert settings.heartbeat_time_s(app_masters) == pytest.approx(time_s)
