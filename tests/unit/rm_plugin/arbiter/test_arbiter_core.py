@@ -615,6 +615,9 @@ def test_apps_that_ended_count_for_their_user_after_a_reload_of_the_queues():
     vision = Queues(queues={ROOT: Queue(name=ROOT), "vision": Queue(name="vision", parent=ROOT)})
     one.requeue(vision, now_s=3.0)
     assert one.begin_round(4.0)[0].ended_gpu_s == {("vision", "anna"): 30.0}
+    one.requeue(vision, now_s=5.0)
+    one.end_app("old", now_s=6.0, reason="it ended")
+    assert one.begin_round(7.0)[0].ended_gpu_s == {}, "no older app of the user is active"
 
 
 def test_app_that_is_active_cannot_be_added_again():
