@@ -18,6 +18,7 @@ from themis.archives import ArchiveError
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnreachableError
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
@@ -116,6 +117,16 @@ class TestKills:
             assert entry.kill_reason == "killed by its user"
             (message,) = sent(session)
             assert message.shut_down.reason == "killed by its user"
+
+        run(tmp_path, scenario)
+
+    def test_kill_by_an_administrator_is_written_with_their_name(self, tmp_path):
+        async def scenario(rm):
+            entry, _ = await rm.registered(app("mine"))
+            await rm.manager.kill(entry.app_id, "", by="root")
+            assert entry.kill_reason == "killed by root"
+            (wanted,) = (event for event in rm.store.events() if event.kind == "app_kill_wanted")
+            assert wanted.detail == {"reason": "killed by root", "user": "root"}
 
         run(tmp_path, scenario)
 
@@ -415,6 +426,28 @@ class TestMessages:
             assert shown.silent
 
         run(tmp_path, scenario)
+
+
+class TestReaders:
+    """An administrator who reads what is private of another user's app leaves an event."""
+
+    async def read(self, rm, user, is_admin=True):
+        entry = await rm.manager.submit(app("mine"))
+        await rm.manager.note_read(entry, Identity(user=user, is_admin=is_admin), "logs_read")
+        return [event.detail for event in rm.store.events() if event.kind == "user_acted"]
+
+    def test_administrator_is_noted_and_the_user_is_not(self, tmp_path):
+        async def scenario(rm):
+            assert await self.read(rm, "user", is_admin=False) == []
+            assert await self.read(rm, "root") == [{"user": "root", "action": "logs_read"}]
+
+        run(tmp_path, scenario)
+
+    def test_nobody_is_noted_where_readers_have_no_names(self, tmp_path):
+        async def scenario(rm):
+            assert await self.read(rm, "somebody") == []
+
+        run(tmp_path, scenario, anonymous=True)
 
 
 class TestLogs:
