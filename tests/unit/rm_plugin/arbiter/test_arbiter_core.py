@@ -10,6 +10,7 @@ from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
 from rm_plugin.arbiter.rounds import RoundResult
+from themis.apps import TaskResources
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
@@ -155,6 +156,12 @@ class TestFraming:
         assert [snapshot.contentions.of(app) for app in ("z", "a")] == [1.5, 2.0]
         assert snapshot.contentions.of("a") == 2.0 == one.contention("a", 200.0)
         assert snapshot.standing("a").submitted_at_s == 100.0
+
+    def test_snapshot_has_what_tasks_need_besides_gpus(self):
+        one = arbiter()
+        resources = TaskResources(memory_mb=100, vcores=3)
+        one.add_app("a", now_s=0.0, resources=resources)
+        assert one.begin_round(0.0)[0].standing("a").resources == resources
 
     def test_an_app_that_ended_counts_no_longer(self):
         one = arbiter()

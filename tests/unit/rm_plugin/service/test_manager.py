@@ -212,6 +212,16 @@ class TestRegistration:
 
         run(tmp_path, scenario, **settings)
 
+    def test_welcome_counts_the_gpus_that_are_there_by_then(self, tmp_path):
+        async def scenario(rm):
+            entry, first = await rm.registered(app("mine"))
+            rm.arbiter.machine_lost("m0", now_s=rm.clock.now_s(), reason="gone")
+            _, second = await rm.manager.register(registration(entry))
+            welcomes = [sent(session)[0].registered for session in (first, second)]
+            assert [welcome.gpus_available for welcome in welcomes] == [4, 0]
+
+        run(tmp_path, scenario)
+
     def test_page_that_is_not_its_own_is_ignored_and_its_secret_path_is_not_in_the_log(self, tmp_path, caplog):
         async def scenario(rm):
             entry = await rm.manager.submit(app("mine"))
@@ -529,8 +539,9 @@ async def archived(rm):
 
 
 class TestArchivedApps:
-    def test_pages_of_archived_apps_follow_each_other_to_the_last(self, tmp_path):
-        """Five archived apps and one that runs, in pages of two."""
+    @pytest.mark.parametrize("limit", [1, 2])
+    def test_pages_of_archived_apps_follow_each_other_to_the_last(self, tmp_path, limit):
+        """Five archived apps and one that runs."""
 
         async def scenario(rm):
             for number in range(5):
@@ -540,12 +551,25 @@ class TestArchivedApps:
             assert [entry.app_id for entry in rm.entries] == [running.app_id]
             pages, after = [], ""
             while len(pages) < 9:
-                page = await rm.manager.page_of_apps(after=after, limit=2)
+                page = await rm.manager.page_of_apps(after=after, limit=limit)
                 pages.append([entry.spec.name for entry in page.entries])
                 after = page.next_mark
                 if not after:
                     break
-            assert pages == [["new", "old-4"], ["old-3", "old-2"], ["old-1", "old-0"]]
+            names = ["new", "old-4", "old-3", "old-2", "old-1", "old-0"]
+            assert pages == [names[first : first + limit] for first in range(0, 6, limit)]
+
+        run(tmp_path, scenario, retention={"keep_apps": 0})
+
+    def test_search_goes_through_all_archived_apps(self, tmp_path):
+        """More than are read at a time for a page of one."""
+
+        async def scenario(rm):
+            for number in range(5):
+                await ended(rm, f"old-{number}")
+            await archived(rm)
+            page = await rm.manager.page_of_apps(search="old-0", limit=1)
+            assert ([entry.spec.name for entry in page.entries], page.next_mark) == (["old-0"], "")
 
         run(tmp_path, scenario, retention={"keep_apps": 0})
 
