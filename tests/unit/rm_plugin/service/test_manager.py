@@ -10,6 +10,7 @@ from service_cases import app, heartbeat, registration
 
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.grant_limit import GrantLimit
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.retention import SETTLED_S
 from rm_plugin.service.status import app_status
@@ -362,6 +363,17 @@ class TestMessages:
             late.progress = 0.75
             await rm.manager.receive(entry, session, pb.AmMessage(id=3, heartbeat=late))
             assert entry.heartbeat.progress == 0.5
+
+        run(tmp_path, scenario)
+
+    def test_heartbeat_with_headroom_ends_what_the_engine_would_not_grant(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            entry.grant_limit = GrantLimit(gpus=0, wanted_gpus=1, until_s=2_000.0)
+            message = heartbeat()
+            message.headroom_gpus = 1
+            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=message))
+            assert entry.grant_limit.at(rm.clock.now_s()) is None
 
         run(tmp_path, scenario)
 

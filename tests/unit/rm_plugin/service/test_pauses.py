@@ -111,6 +111,17 @@ class TestPause:
 
         run(tmp_path, scenario)
 
+    def test_app_master_that_the_engine_ends_meanwhile_has_paused(self, tmp_path):
+        """It tells of a kill then, which nobody asked for."""
+
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            await finish(rm, entry, session, "KILLED")
+            assert entry.state is AppState.PAUSED
+
+        run(tmp_path, scenario)
+
     def test_app_that_finishes_meanwhile_is_finished(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
