@@ -622,6 +622,25 @@ class TestDeviceTypes:
         assert plan == Plan(move={"a": gpus("m0/0")})
 
 
+class TestGrowth:
+    def test_job_grows_though_a_larger_one_may_not(self):
+        """a and the idle GPU would make the gang of four that waits, b and the idle GPU do not."""
+        waits = planned("w", shape=JobShape(tasks=4, min_tasks=4))
+        jobs = planned("a", 9000.0, on=("m0/0", "m0/1", "m0/2")), planned("b", on=("m1/0",)), waits
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m1/0", "m1/1"))
+        assert plan.stop == {"b": "it grows"}
+
+    def test_no_jobs_exchange_their_gpus_while_another_one_grows(self):
+        across = [
+            planned("b", on=("m0/0", "m1/0"), shape=PAIRS, slowdown=STRICT),
+            planned("c", on=("m0/1", "m1/1"), shape=PAIRS, slowdown=STRICT),
+        ]
+        granted = ("m0/0", "m1/0", "m0/1", "m1/1")
+        assert run(*across, granted=granted).stop == {"b": "it moves", "c": "it moves"}
+        plan = run(*across, planned("a", on=("m2/0",)), granted=(*granted, "m2/0", "m2/1"))
+        assert plan.stop == {"a": "it grows"}
+
+
 def test_gpu_that_an_app_still_holds_does_not_count_as_reserved_for_it():
     (here, there) = gpus("m0/0", "m0/1")
     lease = Lease(lease_id=1, gpu=here, app_id="a", granted_at_s=0.0, expires_at_s=9.0, state=LeaseState.EXPIRING)

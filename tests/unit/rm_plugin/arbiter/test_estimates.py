@@ -197,6 +197,13 @@ def test_least_served_app_is_served_first():
     assert (found["new"].rank, found["fed"].rank) == (1, 2)
 
 
+def test_service_is_counted_in_gpu_time_while_an_app_runs():
+    """At 600 s, a has had 3 * 600 = 1800 GPU s and b 1000 + 600 = 1600: b gets all GPUs until it ends, then a."""
+    a, b = app("a", (900.0, 4.0), held=3), app("b", (500.0, 4.0), held=1, attained_gpu_s=1000.0)
+    found = play(a, b, order=SERVED)
+    assert (found["b"].ends_at_s, found["a"].ends_at_s) == pytest.approx((950.0, 1400.0))
+
+
 @pytest.mark.parametrize("order", list(ServiceOrder))
 @pytest.mark.parametrize("fair_end_s", [50.0, 9000.0], ids=["late", "in time"])
 def test_of_equal_apps_the_one_with_the_smaller_id_is_served_first(order, fair_end_s):
