@@ -139,7 +139,8 @@ class Arbiter:
         self._apps: dict[str, _Account] = {}
         # When the active apps of each tenant were submitted, sorted.
         self._arrivals: dict[Tenant, list[float]] = {}
-        # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
+        # Of every active app in their order, but without renewable leases; out of date of apps that are noted, or whose
+        # leases the table says are touched.
         self._standings: dict[str, AppStanding] = {}
         self._noted: set[str] = set()
         # The renewable leases of the present round, in the order of the table.
@@ -171,7 +172,6 @@ class Arbiter:
                 self._apps[lease.app_id].waiting.discard(lease.lease_id)
             for app_id, attained_gpu_s in undo.attained_gpu_s.items():
                 self._apps[app_id].attained_gpu_s = attained_gpu_s
-                self._noted.add(app_id)
 
     # ---- apps ----
 
@@ -598,7 +598,6 @@ class Arbiter:
                 if self._undo is not None:
                     self._undo.attained_gpu_s.setdefault(lease.app_id, account.attained_gpu_s)
                 account.attained_gpu_s += max(0.0, now_s - lease.granted_at_s)
-                self._noted.add(lease.app_id)
         return changes
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.seeds import child_digests
 from themis.apps import Slowdown
 from themis.bids import GangDemand, PlacedGang
-from themis.cluster import Allocation, Level
+from themis.cluster import Allocation
 from themis.errors import InputError
 from themis.placement.best_fit import CurrentGang, best_fit, best_fit_within
 from themis.placement.free_capacity import FreeCapacity, SlotCounts
@@ -226,9 +226,7 @@ class _JobQueue:
         capacity.take(gang)
         got = self._got.get(job)
         if got is not None:
-            same_slot = gang.level is Level.SLOT
-            slot = gang.slot if same_slot else None
-            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=slot, device=gang.device)
+            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=gang.slot, device=gang.device)
         self._got[job] = gang
 
 

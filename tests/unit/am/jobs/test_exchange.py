@@ -82,6 +82,18 @@ def test_a_large_gang_that_finds_no_place_does_not_keep_others_from_theirs(min_t
     assert exchange_gpus(running, cluster, RESTART_S).keys() == {"a", "b"}
 
 
+@pytest.mark.parametrize("min_tasks", [1, 2])
+def test_nobody_moves_if_another_job_would_lose_a_gpu(min_tasks):
+    """On m0, a would take a GPU of b. Each task of b needs two GPUs of one machine, and only m1 would have them."""
+    cluster = cluster_of((4,), (4,), (1,))
+    of_two = job("b", 1000.0, JobShape(tasks=2, gpus_per_task=2, min_tasks=min_tasks), STRICT)
+    running = [
+        (view("a", 9000.0, 3), gpus("m0/2", "m0/3", "m2/0")),
+        (of_two, gpus("m0/0", "m0/1", "m1/0", "m1/1")),
+    ]
+    assert exchange_gpus(running, cluster, RESTART_S) == {}
+
+
 def test_a_job_whose_pace_is_a_guess_does_not_move():
     running = [(replace(view(name, 1000.0, 2), pace_guessed=True), gpus(*gang)) for name, gang in ACROSS.items()]
     assert exchange_gpus(running, CLUSTER, RESTART_S) == {}

@@ -14,6 +14,8 @@ from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
 from am.jobs.pool import tasks_of
 from themis.apps import JobShape
 from themis.cluster import Cluster, DeviceType, GpuId, Level
+from themis.leases import Lease
+from themis.lifecycle import LeaseState
 from themis.speeds import Speeds
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), racks=("r0", "r1"))
@@ -573,10 +575,11 @@ class TestDeviceTypes:
     )
     SPEEDS = Speeds.of([("k80", 1.0), ("v100", 3.0)])
 
-    def run(self, *jobs, granted=(), expiring=(), speeds=SPEEDS):
+    def run(self, *jobs, granted=(), expiring=(), speeds=SPEEDS, **moving):
         typed = [replace(each, view=replace(each.view, speeds=speeds)) for each in jobs]
         holdings = Holdings(granted=frozenset(gpus(*granted)), expiring=frozenset(gpus(*expiring)))
-        return make_plan(typed, {}, holdings, self.MIXED, 8.0)
+        goals = {name: gpus(*goal) for name, goal in moving.items()}
+        return make_plan(typed, {}, holdings, self.MIXED, 8.0, goals)
 
     def test_no_gang_spans_types_and_the_fastest_type_comes_first(self):
         plan = self.run(planned("a"), granted=("m0/0", "m2/0", "m2/1"))
@@ -601,3 +604,46 @@ class TestDeviceTypes:
     def test_gpus_of_another_type_wait_for_a_job_that_stops(self):
         plan = self.run(planned("a", on=("m0/0",), stopping=True), granted=("m2/0",), expiring=("m0/0",))
         assert plan.release == ()
+
+    def test_gpus_of_another_type_wait_for_a_job_that_grows(self):
+        only_k80 = Speeds.of([("k80", 1.0)])
+        plan = self.run(planned("a", on=("m0/0",)), granted=("m0/0", "m0/1", "m2/0"), speeds=only_k80)
+        assert (plan.stop, plan.release) == ({"a": "it grows"}, ())
+
+    def test_no_job_grows_while_one_on_another_type_loses_its_gpus(self):
+        jobs = planned("a", on=("m2/0",)), planned("b", on=("m0/0",))
+        plan = self.run(*jobs, granted=("m0/0", "m0/1"), expiring=("m2/0",))
+        assert plan == Plan(stop={"a": "its GPUs are taken back"})
+
+    def test_job_that_moves_waits_for_its_gpus_and_starts_on_no_other_type(self):
+        jobs = planned("a"), planned("b", on=("m0/0",), stopping=True)
+        faster_on_k80 = Speeds.of([("k80", 3.0), ("v100", 1.0)])
+        plan = self.run(*jobs, granted=("m0/0", "m2/0"), speeds=faster_on_k80, a=("m0/0",))
+        assert plan == Plan(move={"a": gpus("m0/0")})
+
+
+class TestGrowth:
+    def test_job_grows_though_a_larger_one_may_not(self):
+        """a and the idle GPU would make the gang of four that waits, b and the idle GPU do not."""
+        waits = planned("w", shape=JobShape(tasks=4, min_tasks=4))
+        jobs = planned("a", 9000.0, on=("m0/0", "m0/1", "m0/2")), planned("b", on=("m1/0",)), waits
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m1/0", "m1/1"))
+        assert plan.stop == {"b": "it grows"}
+
+    def test_no_jobs_exchange_their_gpus_while_another_one_grows(self):
+        across = [
+            planned("b", on=("m0/0", "m1/0"), shape=PAIRS, slowdown=STRICT),
+            planned("c", on=("m0/1", "m1/1"), shape=PAIRS, slowdown=STRICT),
+        ]
+        granted = ("m0/0", "m1/0", "m0/1", "m1/1")
+        assert run(*across, granted=granted).stop == {"b": "it moves", "c": "it moves"}
+        plan = run(*across, planned("a", on=("m2/0",)), granted=(*granted, "m2/0", "m2/1"))
+        assert plan.stop == {"a": "it grows"}
+
+
+def test_gpu_that_an_app_still_holds_does_not_count_as_reserved_for_it():
+    (here, there) = gpus("m0/0", "m0/1")
+    lease = Lease(lease_id=1, gpu=here, app_id="a", granted_at_s=0.0, expires_at_s=9.0, state=LeaseState.EXPIRING)
+    assert Holdings.of({here: lease}, [here, there]) == Holdings(
+        reserved=frozenset([there]), expiring=frozenset([here])
+    )

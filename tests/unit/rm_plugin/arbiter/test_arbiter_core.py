@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.core import MASTER_STARTS, MASTER_UNAVAILABLE, Arbiter, LeasePolicy
+from rm_plugin.arbiter.core import MASTER_STARTS, MASTER_UNAVAILABLE, MIN_LEASE_S, Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
 from rm_plugin.arbiter.rounds import RoundResult
+from themis.apps import TaskResources
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
@@ -156,6 +157,12 @@ class TestFraming:
         assert snapshot.contentions.of("a") == 2.0 == one.contention("a", 200.0)
         assert snapshot.standing("a").submitted_at_s == 100.0
 
+    def test_snapshot_has_what_tasks_need_besides_gpus(self):
+        one = arbiter()
+        resources = TaskResources(memory_mb=100, vcores=3)
+        one.add_app("a", now_s=0.0, resources=resources)
+        assert one.begin_round(0.0)[0].standing("a").resources == resources
+
     def test_an_app_that_ended_counts_no_longer(self):
         one = arbiter()
         one.add_app("a", now_s=0.0)
@@ -255,6 +262,13 @@ def test_gang_with_a_shorter_lease_ends_off_the_grid_after_two_leads_at_least(at
     assert [lease.expires_at_s for lease in one.table.of_app("a")] == [end_s]
 
 
+def test_shorter_lease_without_a_lead_is_longer_than_times_that_count_as_one():
+    one = arbiter(checkpoint_lead_s=0.0)
+    one.add_app("a", now_s=0.0)
+    grant(one, 10.0, a=replace(gang(m0=1), at_most_s=1e-9))
+    assert [lease.expires_at_s for lease in one.table.of_app("a")] == [10.0 + MIN_LEASE_S]
+
+
 class TestLeaving:
     def table(self):
         one = arbiter()
@@ -314,7 +328,9 @@ class TestLeaving:
 
     def test_an_app_that_left_stays_unreachable(self):
         one = self.table()
+        one.begin_round(4.0)
         one.leave("a", now_s=5.0, reason="killed")
+        assert one.begin_round(6.0)[0].standing("a").silent
         one.set_silent("a", False)
         assert one.begin_round(10.0)[0].standing("a").silent
 
@@ -587,6 +603,16 @@ def test_an_app_that_ended_counts_for_its_user_while_an_older_app_is_active():
     assert one.begin_round(7.0)[0].ended_gpu_s == {}
 
 
+def test_each_app_that_ended_counts_while_one_is_active_that_is_not_younger():
+    anna = AppOwner(user="anna")
+    one = arbiter()
+    for place, arrived_at_s in enumerate((0.0, 0.0, 1.0, 2.0)):
+        one.add_app(f"a{place}", now_s=3.0, owner=anna, attained_gpu_s=10.0**place, arrived_at_s=arrived_at_s)
+    for app_id in ("a3", "a2", "a1"):
+        one.end_app(app_id, now_s=4.0, reason="it ended")
+    assert one.begin_round(5.0)[0].ended_gpu_s == {(ROOT, "anna"): 1110.0}
+
+
 def test_apps_that_ended_count_for_their_user_after_a_reload_of_the_queues():
     anna = AppOwner(user="anna", queue="vision")
     one = arbiter()
@@ -596,6 +622,9 @@ def test_apps_that_ended_count_for_their_user_after_a_reload_of_the_queues():
     vision = Queues(queues={ROOT: Queue(name=ROOT), "vision": Queue(name="vision", parent=ROOT)})
     one.requeue(vision, now_s=3.0)
     assert one.begin_round(4.0)[0].ended_gpu_s == {("vision", "anna"): 30.0}
+    one.requeue(vision, now_s=5.0)
+    one.end_app("old", now_s=6.0, reason="it ended")
+    assert one.begin_round(7.0)[0].ended_gpu_s == {}, "no older app of the user is active"
 
 
 def test_app_that_is_active_cannot_be_added_again():

@@ -142,6 +142,30 @@ def test_gang_that_does_not_fit_waits_for_its_gpus():
     assert found["b"].first_gpu_at_s == pytest.approx(700.0)
 
 
+def test_running_app_takes_fewer_gpus_more_than_its_smallest_gang():
+    found = play(app("a", (300.0, 3.0), held=2, smallest_gang=2), gpus=3)
+    assert found["a"].ends_at_s == pytest.approx(300.0)
+
+
+def test_fifth_of_the_apps_is_rounded_up():
+    """Of six apps, two take turns gang by gang. The one of worst rho does not get all 8 GPUs."""
+    apps = [app(f"a{place}", (600.0, 8.0), submitted_at_s=-1000.0 * (6 - place)) for place in range(6)]
+    found = play(*apps, gpus=8, order=RHO)
+    assert [app_id for app_id, each in found.items() if each.first_gpu_at_s == 0.0] == ["a0", "a1"]
+
+
+def test_share_of_a_queue_goes_to_its_last_user():
+    """While a2 runs, a1 has half of the queue a, and counts as having twice the work. After that b has more left."""
+    queues = Queues(queues={ROOT: Queue(name=ROOT), **{name: Queue(name=name, parent=ROOT) for name in "ab"}})
+    apps = [
+        app("first", (600.0, 4.0), held=4, owner=AppOwner(user="a2", queue="a")),
+        app("y", (300.0, 4.0), owner=AppOwner(user="a1", queue="a")),
+        app("z", (400.0, 4.0), owner=AppOwner(user="b1", queue="b")),
+    ]
+    found = play(*apps, order=SHORTEST, queues=queues)
+    assert found["y"].ends_at_s == pytest.approx(900.0)
+
+
 def test_worst_rho_is_served_first():
     worse = app("worse", (100.0, 4.0), submitted_at_s=-1000.0)
     found = play(app("fine", (90.0, 4.0)), worse, order=RHO)
@@ -171,6 +195,13 @@ def test_app_that_can_use_no_more_takes_no_place_among_those_of_worst_rho():
 def test_least_served_app_is_served_first():
     found = play(app("fed", (9.0, 4.0), attained_gpu_s=500.0), app("new", (90.0, 4.0)), order=SERVED)
     assert (found["new"].rank, found["fed"].rank) == (1, 2)
+
+
+def test_service_is_counted_in_gpu_time_while_an_app_runs():
+    """At 600 s, a has had 3 * 600 = 1800 GPU s and b 1000 + 600 = 1600: b gets all GPUs until it ends, then a."""
+    a, b = app("a", (900.0, 4.0), held=3), app("b", (500.0, 4.0), held=1, attained_gpu_s=1000.0)
+    found = play(a, b, order=SERVED)
+    assert (found["b"].ends_at_s, found["a"].ends_at_s) == pytest.approx((950.0, 1400.0))
 
 
 @pytest.mark.parametrize("order", list(ServiceOrder))
@@ -211,6 +242,15 @@ def test_every_policy_has_an_order_and_every_order_its_errors():
         for errors in (*END_ERRORS[order].values(), FIRST_GPU_ERRORS[order]):
             assert 0.0 < errors[0] <= errors[1] <= errors[2]
         assert set(END_ERRORS[order]) == {(each, later) for each in Situation for later in (False, True)}
+
+
+@pytest.mark.parametrize("phases", [1, 2, 3])
+def test_errors_are_those_of_apps_with_or_without_later_phases(phases):
+    several = app("a", *[(600.0, 4.0)] * phases)
+    made = play(several)["a"]
+    found = estimate_of(several, made, now_s=0.0, lease_s=LEASE_S, order=FAIR)
+    _, median, _ = END_ERRORS[FAIR][Situation.WAITS, phases > 1]
+    assert found.end_s.median == pytest.approx((made.ends_at_s + LEASE_S) * median - LEASE_S)
 
 
 def test_app_that_holds_gpus_has_them_now_and_no_time_is_negative():

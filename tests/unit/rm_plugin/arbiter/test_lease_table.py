@@ -219,6 +219,18 @@ class TestEnds:
         assert table.of_app("a")[0].expires_at_s == 900.0
         assert table.of_app("a")[0].lease_id == lease.lease_id
 
+    def test_prolonged_lease_goes_on_from_its_end(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 1})]}, expires_at_s=600.0)
+        table.prolong(table.of_app("a"), now_s=570.0, end_s=lambda begins_s: begins_s + 100.0, reason="")
+        assert table.of_app("a")[0].expires_at_s == 700.0
+
+    def test_leases_end_in_their_order_and_each_once(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 2})]})
+        changes = table.release([2, 1, 2], now_s=1.0, reason="done")
+        assert [change.lease.lease_id for change in changes] == [1, 2]
+
 
 class TestOffer:
     def test_free_and_renewable_gpus_by_slot(self):
@@ -334,6 +346,14 @@ class TestLostMachines:
         lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="a", granted_at_s=0, expires_at_s=9)
         with pytest.raises(InvariantError, match="lost"):
             LeaseTable(CLUSTER, [lease], lost=["m1"]).validate()
+
+    def test_machine_that_was_lost_before_stays_lost_after_an_undo(self):
+        table = LeaseTable(CLUSTER)
+        table.lose("m1", now_s=0.0, reason="gone")
+        table.begin()
+        table.lose("m1", now_s=1.0, reason="gone")
+        table.undo()
+        assert table.lost == {"m1"}
 
 
 class TestIndices:

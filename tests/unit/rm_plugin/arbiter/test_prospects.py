@@ -4,12 +4,13 @@ import math
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.estimates import AppNow, ClusterNow, ServiceOrder
-from rm_plugin.arbiter.prospects import Prospects, Question, Stay, lives_of_stays, packed_prospects
+from rm_plugin.arbiter.prospects import Prospects, Question, Stay, lives_of_stays, packed_prospects, prospects_of
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.fluid_cluster import FluidPhase
-from themis.queues import AppOwner
+from themis.queues import ROOT, AppOwner, Queue, Queues, QueueUser
 
 NOW = ClusterNow(
     gpus=4, now_s=1000.0, lease_s=600.0, lease_end_s=1600.0, order=ServiceOrder.FAIR_FINISH, settings=RoundSettings()
@@ -73,3 +74,12 @@ def test_app_without_a_declaration_or_without_work_has_no_rho():
 def test_rho_counts_also_for_an_app_of_less_than_a_second():
     short = stay("a", 0.5)
     assert list(prospects_of_stays([now_of(short)], [short], 4, NOW).rho) == ["a"]
+
+
+def test_fluid_cluster_of_a_question_has_the_weights_of_its_users():
+    queues = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=3.0)})})
+    stays = [replace(stay(user), owner=AppOwner(user=user)) for user in ("anna", "bob")]
+    apps, now = [now_of(each) for each in stays], replace(NOW, settings=RoundSettings(queues=queues))
+    found = prospects_of_stays(apps, stays, 4, now)
+    assert found == prospects_of(apps, lives_of_stays(stays, 4.0, queues), now)
+    assert found != prospects_of(apps, lives_of_stays(stays, 4.0), now)

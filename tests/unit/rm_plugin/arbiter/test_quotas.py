@@ -1,5 +1,8 @@
 """GPUs by queue and user: demands are cut to limits, and guaranteed queues are served first."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from rm_plugin.arbiter.quotas import bids_within_quotas, within_quotas
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest
@@ -21,7 +24,13 @@ def below_root(name: str, **fields) -> Queue:
     return Queue(name=name, parent=ROOT, **fields)
 
 
-def cut(queues: Queues, *apps: tuple[str, AppOwner, int, tuple[int, ...]], smallest: int = 1) -> dict[str, list[int]]:
+def cut(
+    queues: Queues,
+    *apps: tuple[str, AppOwner, int, tuple[int, ...]],
+    smallest: int = 1,
+    unit: int = 1,
+    had_gpu_s: Mapping[str, float] = MappingProxyType({}),
+) -> dict[str, list[int]]:
     """GPUs of each demand that remains. An app is its id, owner, GPUs that it keeps, and those that its jobs want."""
     machines = tuple(
         FreeMachine(machine_id=machine.machine_id, rack_id="r", free_slots=(4,)) for machine in CLUSTER.machines
@@ -29,9 +38,12 @@ def cut(queues: Queues, *apps: tuple[str, AppOwner, int, tuple[int, ...]], small
     standings, reports = [], {}
     for app_id, owner, kept, wanted in apps:
         gpus = Allocation.of({"m0": kept}) if kept else Allocation()
-        standings.append(AppStanding(app_id=app_id, submitted_at_s=0.0, owner=owner, kept=gpus))
+        ended_gpu_s = had_gpu_s.get(app_id, 0.0)
+        standings.append(
+            AppStanding(app_id=app_id, submitted_at_s=0.0, owner=owner, kept=gpus, ended_gpu_s=ended_gpu_s)
+        )
         demands = tuple(
-            GangDemand(job_id=f"j{index}", min_gpus=smallest, max_gpus=most, work_left_gpu_s=1.0)
+            GangDemand(job_id=f"j{index}", min_gpus=smallest, max_gpus=most, unit_gpus=unit, work_left_gpu_s=1.0)
             for index, most in enumerate(wanted)
         )
         reports[app_id] = AppReport(app_id=app_id, round_id=1, rho=1.0, demands=demands)
@@ -90,6 +102,23 @@ def test_of_one_user_the_app_of_the_highest_priority_is_first():
     assert cut(queues, ("a", ANNA, 0, (4,)), ("b", first, 0, (4,))) == {"a": [], "b": [4]}
 
 
+def test_of_one_user_and_priority_the_app_with_the_least_gpu_time_is_first():
+    queues = tree(below_root("vision", limits=Limits(max_gpus=4)), below_root("speech"))
+    apps = (("a", ANNA, 0, (4,)), ("b", ANNA, 0, (4,)))
+    assert cut(queues, *apps, had_gpu_s={"a": 100.0}) == {"a": [], "b": [4]}
+
+
+def test_demand_is_cut_to_whole_tasks():
+    queues = tree(below_root("vision", limits=Limits(max_gpus=3)), below_root("speech"))
+    assert cut(queues, ("a", ANNA, 0, (4,)), smallest=2, unit=2) == {"a": [2]}
+
+
+def test_limit_of_one_queue_cuts_no_demand_of_another_that_wants_more_than_is_free():
+    """The policy chooses: if it serves b, no GPU may stay idle because quotas gave them all to a."""
+    queues = tree(below_root("vision"), below_root("speech", limits=Limits(max_gpus=4)))
+    assert cut(queues, ("a", ANNA, 0, (16,)), ("b", BOB, 0, (16,))) == {"a": [16], "b": [16]}
+
+
 def test_a_user_has_a_limit_of_its_own_or_that_of_each_user():
     users = {"anna": QueueUser(limits=Limits(max_gpus=2))}
     queues = tree(below_root("vision", users=users, each_user=Limits(max_gpus=3)), below_root("speech"))
@@ -103,6 +132,12 @@ def test_a_user_has_a_limit_of_its_own_or_that_of_each_user():
 def test_others_are_cut_to_what_a_queue_below_its_guarantee_leaves():
     queues = tree(below_root("vision"), below_root("speech", guaranteed_gpus=8))
     assert cut(queues, ("a", ANNA, 0, (16,)), ("c", CARL, 0, (4, 4))) == {"a": [8], "c": [4, 4]}
+
+
+def test_gang_that_begins_within_a_guarantee_is_guaranteed_as_a_whole_and_may_grow_like_others():
+    queues = tree(below_root("vision"), below_root("speech", guaranteed_gpus=2))
+    assert cut(queues, ("a", ANNA, 0, (16,)), ("c", CARL, 0, (4,)), smallest=4) == {"a": [12], "c": [4]}
+    assert cut(queues, ("c", CARL, 0, (6,)), smallest=4) == {"c": [6]}
 
 
 def test_a_guarantee_without_demand_keeps_no_gpu_from_others():

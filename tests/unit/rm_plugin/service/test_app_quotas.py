@@ -319,6 +319,7 @@ def test_a_reload_is_written_and_applies_and_a_wrong_file_changes_nothing(tmp_pa
         await case.manager.reload_queues(by="root")
         event = store.events()[-1]
         assert (event.kind, event.detail["action"], event.detail["user"]) == ("user_acted", "queues_reloaded", "root")
+        assert "the queues changed" in case.rounds._reasons
         case.manager.app_masters.check_apps()
         await until(lambda: waits.app_id in case.arbiter.active_apps)
 

@@ -61,6 +61,26 @@ def test_claims_that_are_cut_are_in_the_events_and_counted_unless_an_honest_app_
     run_instantly(scenario())
 
 
+def test_lie_counts_also_beside_a_cut_that_an_honest_app_meets():
+    async def scenario():
+        case = ServiceCase(MemoryStore())
+        entry, session = await case.started("lies")
+        await grant(case, entry, m0=2)
+
+        def answers(round_id, body):
+            if body == "rho":
+                message = honest(round_id)
+                message.demands.append(message.demands[0])
+                message.demands[1].job_id = "job-1"
+                message.rho, message.t_shared_s = 1e9, 1e11
+                yield entry, session, pb.AmMessage(rho=message)
+
+        await case.round(answers)
+        assert entry.cut_claims == 2
+
+    run_instantly(scenario())
+
+
 def test_round_of_claims_that_are_believed_says_of_none_that_it_is_not():
     async def scenario():
         case = ServiceCase(MemoryStore())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 
@@ -14,6 +15,7 @@ from am.app import App
 from am.app_view import view_to_bytes
 from am.journal import Journal
 from am.journal_store import EmptyJournal
+from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.host_process import HostLostError, HostProcess
 from rm_plugin.service.memory_service import until
 from rm_plugin.service.status import app_status
@@ -165,6 +167,30 @@ def test_first_lease_that_is_shorter_than_the_start_of_the_app_master_waits_for_
         # Once it may not start any more, it waits once more as of any app whose master is unavailable.
         assert 60.0 < lease.expires_at_s - NOW_S <= 80.0
         await service.manager.hosted.close()
+
+    run(scenario())
+
+
+def test_time_to_register_counts_from_the_grant_and_not_from_the_wait(tmp_path, monkeypatch):
+    """The engine takes its time, and the app has waited for a day."""
+
+    async def scenario():
+        service = case(tmp_path)
+        launches = asyncio.Event()
+
+        async def slow(_launch):
+            launches.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(service.launcher, "launch", slow)
+        await service.manager.submit(SPECS[0])
+        await entered(service)
+        service.clock.advance_to(NOW_S + 86_400.0)
+        await service.rounds._play(["test"])
+        await launches.wait()
+        service.manager.app_masters.check_apps()
+        assert not service.manager.app_masters._being_checked
+        await service.manager.app_masters.close()
 
     run(scenario())
 
@@ -440,8 +466,10 @@ class TestResting:
         async def scenario():
             service = case(tmp_path)
             entry, session, view = await self.idle(service)
+            entry.page_url, entry.grant_limit = "http://there/", GrantLimit(gpus=1, until_s=math.inf)
             await service.send(entry, session, rest=pb.Rest(view=view))
             await until(lambda: entry.app_id not in service.launcher.living)
+            assert (entry.page_url, entry.grant_limit, entry.excused_attempts) == ("", NO_GRANT_LIMIT, 1)
             assert (entry.state, entry.session, entry.app_id in service.manager.hosted) == ("ACCEPTED", None, True)
             assert shown_state(app_status(service.manager, entry, whole=True)) == WAITING
             with pytest.raises(InputError, match="over"):

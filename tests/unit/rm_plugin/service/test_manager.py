@@ -11,6 +11,7 @@ from service_cases import app, heartbeat, registration
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.service.app_masters import AppMasters
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.grant_limit import GrantLimit
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.retention import SETTLED_S
 from rm_plugin.service.status import app_status
@@ -19,6 +20,7 @@ from themis.archives import ArchiveError
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnreachableError
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
@@ -120,6 +122,16 @@ class TestKills:
 
         run(tmp_path, scenario)
 
+    def test_kill_by_an_administrator_is_written_with_their_name(self, tmp_path):
+        async def scenario(rm):
+            entry, _ = await rm.registered(app("mine"))
+            await rm.manager.kill(entry.app_id, "", by="root")
+            assert entry.kill_reason == "killed by root"
+            (wanted,) = (event for event in rm.store.events() if event.kind == "app_kill_wanted")
+            assert wanted.detail == {"reason": "killed by root", "user": "root"}
+
+        run(tmp_path, scenario)
+
     def test_second_of_two_kills_at_once_changes_nothing(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
@@ -201,6 +213,16 @@ class TestRegistration:
             )
 
         run(tmp_path, scenario, **settings)
+
+    def test_welcome_counts_the_gpus_that_are_there_by_then(self, tmp_path):
+        async def scenario(rm):
+            entry, first = await rm.registered(app("mine"))
+            rm.arbiter.machine_lost("m0", now_s=rm.clock.now_s(), reason="gone")
+            _, second = await rm.manager.register(registration(entry))
+            welcomes = [sent(session)[0].registered for session in (first, second)]
+            assert [welcome.gpus_available for welcome in welcomes] == [4, 0]
+
+        run(tmp_path, scenario)
 
     def test_page_that_is_not_its_own_is_ignored_and_its_secret_path_is_not_in_the_log(self, tmp_path, caplog):
         async def scenario(rm):
@@ -364,6 +386,17 @@ class TestMessages:
 
         run(tmp_path, scenario)
 
+    def test_heartbeat_with_headroom_ends_what_the_engine_would_not_grant(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            entry.grant_limit = GrantLimit(gpus=0, wanted_gpus=1, until_s=2_000.0)
+            message = heartbeat()
+            message.headroom_gpus = 1
+            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=message))
+            assert entry.grant_limit.at(rm.clock.now_s()) is None
+
+        run(tmp_path, scenario)
+
     def test_bid_says_how_long_it_took(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
@@ -435,6 +468,28 @@ class TestMessages:
             assert shown.silent
 
         run(tmp_path, scenario)
+
+
+class TestReaders:
+    """An administrator who reads what is private of another user's app leaves an event."""
+
+    async def read(self, rm, user, is_admin=True):
+        entry = await rm.manager.submit(app("mine"))
+        await rm.manager.note_read(entry, Identity(user=user, is_admin=is_admin), "logs_read")
+        return [event.detail for event in rm.store.events() if event.kind == "user_acted"]
+
+    def test_administrator_is_noted_and_the_user_is_not(self, tmp_path):
+        async def scenario(rm):
+            assert await self.read(rm, "user", is_admin=False) == []
+            assert await self.read(rm, "root") == [{"user": "root", "action": "logs_read"}]
+
+        run(tmp_path, scenario)
+
+    def test_nobody_is_noted_where_readers_have_no_names(self, tmp_path):
+        async def scenario(rm):
+            assert await self.read(rm, "somebody") == []
+
+        run(tmp_path, scenario, anonymous=True)
 
 
 class TestLogs:
@@ -516,8 +571,9 @@ async def archived(rm):
 
 
 class TestArchivedApps:
-    def test_pages_of_archived_apps_follow_each_other_to_the_last(self, tmp_path):
-        """Five archived apps and one that runs, in pages of two."""
+    @pytest.mark.parametrize("limit", [1, 2])
+    def test_pages_of_archived_apps_follow_each_other_to_the_last(self, tmp_path, limit):
+        """Five archived apps and one that runs."""
 
         async def scenario(rm):
             for number in range(5):
@@ -527,12 +583,25 @@ class TestArchivedApps:
             assert [entry.app_id for entry in rm.entries] == [running.app_id]
             pages, after = [], ""
             while len(pages) < 9:
-                page = await rm.manager.page_of_apps(after=after, limit=2)
+                page = await rm.manager.page_of_apps(after=after, limit=limit)
                 pages.append([entry.spec.name for entry in page.entries])
                 after = page.next_mark
                 if not after:
                     break
-            assert pages == [["new", "old-4"], ["old-3", "old-2"], ["old-1", "old-0"]]
+            names = ["new", "old-4", "old-3", "old-2", "old-1", "old-0"]
+            assert pages == [names[first : first + limit] for first in range(0, 6, limit)]
+
+        run(tmp_path, scenario, retention={"keep_apps": 0})
+
+    def test_search_goes_through_all_archived_apps(self, tmp_path):
+        """More than are read at a time for a page of one."""
+
+        async def scenario(rm):
+            for number in range(5):
+                await ended(rm, f"old-{number}")
+            await archived(rm)
+            page = await rm.manager.page_of_apps(search="old-0", limit=1)
+            assert ([entry.spec.name for entry in page.entries], page.next_mark) == (["old-0"], "")
 
         run(tmp_path, scenario, retention={"keep_apps": 0})
 

@@ -72,6 +72,17 @@ class TestPause:
 
         run(tmp_path, scenario)
 
+    def test_second_pause_changes_nothing(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id, by="carol")
+            assert await rm.manager.pause(entry.app_id, "later") is entry
+            wanted = [event.detail for event in rm.store.events() if event.kind == "app_pause_wanted"]
+            assert wanted == [{"reason": "paused by carol", "user": "carol"}]
+            assert [message.reason for message in shut_downs(session)] == ["paused by carol"]
+
+        run(tmp_path, scenario)
+
     def test_paused_app_wants_nothing_and_shows_no_running_job(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
@@ -97,6 +108,17 @@ class TestPause:
             rm.store.trouble = ""
             assert entry.pause_reason == ""
             assert not shut_downs(session)
+
+        run(tmp_path, scenario)
+
+    def test_app_master_that_the_engine_ends_meanwhile_has_paused(self, tmp_path):
+        """It tells of a kill then, which nobody asked for."""
+
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            await finish(rm, entry, session, "KILLED")
+            assert entry.state is AppState.PAUSED
 
         run(tmp_path, scenario)
 
