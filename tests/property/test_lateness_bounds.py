@@ -182,6 +182,13 @@ def test_large_app_waits_for_a_small_one_as_long_as_its_due_date_allows():
     assert model.late_s(large) == pytest.approx(0.0)
 
 
+def test_app_of_several_jobs_at_a_time_can_be_late_by_more_though_the_pressed_fit():
+    equal = [App(f"equal{place}", 0.0, [600.0] * 22) for place in range(2)]
+    model = Model(2, [*equal, App("other", 5228.0, [1200.0] * 9)]).play(1e6)
+    assert model.pressed_fit
+    assert max(map(model.late_s, equal)) == pytest.approx(1414.0)
+
+
 def bound_s(model: Model, app: App, since_s: float) -> float:
     """Until when the app ends in overload, by statement 2. `since_s` is a moment without an app before it came."""
     least_s = min(each.alone_s(model.gpus) for each in model.apps)
