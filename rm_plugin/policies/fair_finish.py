@@ -21,8 +21,8 @@ Before that, the apps whose whole demand certainly fits renew in place. Otherwis
 take the place of one that would be served as well, and restart it for nothing. Not so with several device types: there
 an app that holds fast GPUs could keep them from one with less service left.
 
-One gang is enough for the pressed: what makes an app late is its critical path, the longest job of its phases. All that
-it can use would let one late app hold the whole cluster.
+One gang is often enough for the pressed: what makes an app late is its critical path, the longest job of its phases. An
+app of many jobs can still be late. All that it can use would let one late app hold the whole cluster.
 
 The policy believes what an app declares in its first report, once. What is left of it is metered: GPU time that the
 arbiter granted, at the speed and S of the granted gangs. So to report more or less work later changes nothing. An app
