@@ -134,7 +134,7 @@ class YarnEngine:
             on_exit,
             template=self._template(run_id),
             settings=self._settings,
-            node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
+            node_addresses=lambda app_id, host: inventory.web_addresses({*machines_of(app_id), host}),
             lock=lock,
             admins=self._admins,
         )
