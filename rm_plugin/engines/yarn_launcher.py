@@ -236,6 +236,11 @@ class YarnAppLauncher:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
 
+    def close(self) -> None:
+        """End the threads that call YARN and NodeManagers, once their calls have returned. Applications live on."""
+        self._calls.close()
+        self._drains.close()
+
     # ---- submitting ----
 
     async def _submit(self, app_id: str, submission: AppSubmission) -> str:
