@@ -31,6 +31,7 @@ class JobRecord(Value, frozen=True, kw_only=True):
         longest_wait_s: The longest wait for a step, in seconds.
         short_of: The target that it ended short of, 0 if it did not.
         unsaved_stops: Number of its newest stops in a row that left no newer checkpoint.
+        read_metric: Whether a loss or the declared metric was read in its log, also one that is no number.
     """
 
     job_id: str
@@ -42,6 +43,7 @@ class JobRecord(Value, frozen=True, kw_only=True):
     longest_wait_s: float = 0.0
     short_of: int = 0
     unsaved_stops: int = 0
+    read_metric: bool = False
 
 
 class JournalContent(Value, frozen=True, kw_only=True):
@@ -82,7 +84,7 @@ class Journal:
         """Write the state of a job."""
         line = {"job": record.job_id, "state": record.state.value, "incarnation": record.incarnation}
         line |= {"iteration": record.iteration, "restarts": record.restarts, "short_of": record.short_of}
-        line["unsaved_stops"] = record.unsaved_stops
+        line |= {"unsaved_stops": record.unsaved_stops, "read_metric": record.read_metric}
         self._append({"job": {**line, "stalls": record.stalls, "longest_wait_s": record.longest_wait_s}})
 
     def measurements(self, job_id: str, measurements: Measurements) -> None:
@@ -154,4 +156,5 @@ def _job(line: Mapping[str, Any]) -> JobRecord:
         longest_wait_s=line.get("longest_wait_s", 0.0),
         short_of=line.get("short_of", 0),
         unsaved_stops=line.get("unsaved_stops", 0),
+        read_metric=line.get("read_metric", False),
     )

@@ -108,6 +108,8 @@ class AppMaster:
                 task.cancel()
             await asyncio.gather(work, session, lost, return_exceptions=True)
             await self._engine.close()
+            if self._app is not None:
+                self._jobs.close()
             await asyncio.to_thread(self._journal.close)
 
     def stop(self, reason: str, *, pause: bool = False) -> None:

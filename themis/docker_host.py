@@ -237,6 +237,7 @@ class DockerHost:
 
     def close(self) -> None:
         """Disconnect."""
+        self.threads.close()
         self._client.close()
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
-from typing import ParamSpec, TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_Call = tuple[Callable[[], Any], "Future[Any]"]
+
 
 class Threads:
     """A bounded number of threads of one part. `asyncio.to_thread` would take them from all other parts.
+
+    The process can end during a call that does not return. It cannot with a `ThreadPoolExecutor`, whose threads Python
+    joins.
 
     Example: YARN is away, and each of 16 submissions waits 20 s for it. The lock has its own thread, and is renewed.
 
@@ -23,12 +30,48 @@ class Threads:
     """
 
     def __init__(self, name: str, count: int) -> None:
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+        self._name = name
+        self._count = count
+        self._started = 0
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._closed = False
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that blocks. If this is cancelled before a thread is free, the function is not called."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
+        """Call a function that blocks. If this is cancelled before a thread is free, the function is not called.
+
+        Raises:
+            RuntimeError: The threads are closed.
+        """
+        if self._closed:
+            raise RuntimeError(f"the threads {self._name} are closed")
+        future: Future[T] = Future()
+        self._calls.put((partial(function, *args, **kwargs), future))
+        if self._started < self._count:
+            self._started += 1
+            Thread(target=self._work, name=f"{self._name}_{self._started}", daemon=True).start()
+        return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Make no further call; returns at once."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Make no further call; returns at once. A call that is under way goes on, and others are cancelled."""
+        if self._closed:
+            return
+        self._closed = True
+        while not self._calls.empty():
+            call = self._calls.get()
+            if call is not None:
+                call[1].cancel()
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, future = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = function()
+                except BaseException as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+            # Else a thread that waits for its next call would keep what the last one returned.
+            del call, function, future

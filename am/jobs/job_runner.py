@@ -140,6 +140,10 @@ class JobRunner:
         while self._running and any(job.running for job in self._app.search.jobs.values()):
             await asyncio.wait(set(self._running))
 
+    def close(self) -> None:
+        """End the threads that look at checkpoints, once their calls have returned. Nothing may run any more."""
+        self._checkpoint_threads.close()
+
     # ---- one incarnation ----
 
     async def _run(self, job: JobRun) -> None:

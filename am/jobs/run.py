@@ -43,6 +43,7 @@ class JobRun:
     than the one before. `save_trouble` is why its checkpoints cannot be saved at present, and
     `failed_saves` how often one could not. `earlier_targets` are those that it reached in earlier
     attempts. `lines` reads its log, and `notice` is a remark on what that found, for example no metric.
+    `read_metric_before` and `loss_before` are what earlier attempts read in its log, which may have been lost since.
     """
 
     spec: JobSpec
@@ -79,6 +80,8 @@ class JobRun:
     failed_saves: int = 0
     unsaved_stops: int = 0
     earlier_targets: list[int] = field(default_factory=list)
+    read_metric_before: bool = False
+    loss_before: float = math.nan
     metric: MetricSpec = field(default_factory=MetricSpec)
     lines: LogReader | None = None
     notice: str = ""
@@ -108,8 +111,12 @@ class JobRun:
 
         Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before. So it is
         of a job without running tasks whose newest loss is not finite: no later batch will show that this one was an
-        exception.
+        exception. If the log has none, because it was lost, the loss that an earlier attempt told the tuner counts.
         """
+        return self._logged_loss if self._log_has_metric else self.loss_before
+
+    @property
+    def _logged_loss(self) -> float:
         if self.profile.diverged is not None or not (self.handles or self.profile.newest_is_finite):
             return math.nan
         if self.metric.declared:
@@ -130,9 +137,14 @@ class JobRun:
     @property
     def read_metric(self) -> bool:
         """Whether it has ever reported a loss or the declared metric, also one that is no number."""
+        return self.read_metric_before or self._log_has_metric
+
+    @property
+    def _log_has_metric(self) -> bool:
         if self.lines is not None and self.lines.lines_read:
             return True
-        return not math.isnan(self.loss) or self.profile.diverged is not None or not self.profile.newest_is_finite
+        is_no_number = self.profile.diverged is not None or not self.profile.newest_is_finite
+        return is_no_number or not math.isnan(self._logged_loss)
 
     def lines_text(self, *, lacks_metric: bool = True) -> str:
         """Return a summary of the log lines that the profiler has seen, with a remedy.
@@ -202,4 +214,5 @@ class JobRun:
             longest_wait_s=self.profile.longest_wait_s,
             short_of=self.short_of,
             unsaved_stops=self.unsaved_stops,
+            read_metric=self.read_metric,
         )

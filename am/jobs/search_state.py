@@ -89,7 +89,6 @@ class SearchState:
         # By stated speeds: the job that measured the most types among those that state them, and whose pace counts.
         self._measuring: dict[Speeds, str] = {}
         self._unreadable = ""
-        self._read_metric = False
         self._waits_s: dict[str, float] = {}
         self._measurements: dict[str, Measurements] = dict(journal.content.measurements)
         self._take_up(saved_iteration)
@@ -191,7 +190,7 @@ class SearchState:
     @property
     def has_read_metric(self) -> bool:
         """Whether any job has ever reported a loss or the declared metric."""
-        return self._read_metric or any(job.read_metric for job in self.jobs.values())
+        return any(job.read_metric for job in self.jobs.values())
 
     def target_reached(self, job: JobRun) -> None:
         """Note that all tasks of a job exited with 0. For the tuner this is the end of its run.
@@ -227,10 +226,15 @@ class SearchState:
         return self.plan().stopped != stopped
 
     def keep_measurements(self, job: JobRun) -> None:
-        """Journal a job's longest wait for a step, and its pace, if they are news. The next attempt uses them."""
+        """Journal what the next attempt uses of a job's log, if it is news.
+
+        These are its longest wait for a step, whether it reports a metric, and its pace.
+        """
         longest_s = job.profile.longest_wait_s
-        if longest_s > max(COUNTING_WAIT_S, _LONGER * self._waits_s.get(job.job_id, 0.0)):
+        is_longer = longest_s > max(COUNTING_WAIT_S, _LONGER * self._waits_s.get(job.job_id, 0.0))
+        if is_longer or job.read_metric != job.read_metric_before:
             self._waits_s[job.job_id] = longest_s
+            job.read_metric_before = job.read_metric
             self._journal.job(job.record())
         measurements = job.profile.measurements(job.spec.iterations_total)
         if measurements.is_news(self._measurements.get(job.job_id, Measurements())):
@@ -325,11 +329,14 @@ class SearchState:
         failed = set()
         for observation in self._journal.content.observations:
             self.tuner.observe(observation)
-            self._read_metric = self._read_metric or not math.isnan(observation.loss)
+            job = self.jobs[observation.job_id]
+            job.loss_before = observation.loss
+            # Journals of earlier versions show only by their losses that one was read.
+            job.read_metric_before = job.read_metric_before or not math.isnan(observation.loss)
             if observation.kind is ObservationKind.FAILED:
                 failed.add(observation.job_id)
             elif observation.kind is ObservationKind.TARGET_REACHED:
-                self.jobs[observation.job_id].earlier_targets.append(observation.iteration)
+                job.earlier_targets.append(observation.iteration)
         for job_id, measurements in self._measurements.items():
             self.jobs[job_id].profile.remember(measurements)
         plan = self._plan = self.tuner.plan()
@@ -339,6 +346,7 @@ class SearchState:
             job.profile.remember_wait(record.longest_wait_s)
             self._waits_s[job_id] = record.longest_wait_s
             job.short_of, job.unsaved_stops = record.short_of, record.unsaved_stops
+            job.read_metric_before = job.read_metric_before or record.read_metric
             job.saved_iteration = saved_iteration(job_id) or 0
             # Its log may be on a machine that can no longer be read.
             job.profile.reach(job.saved_iteration)

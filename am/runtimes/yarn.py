@@ -110,7 +110,8 @@ class YarnEngine:
     def _register(self, host: str, port: int) -> Any:
         start_jvm(os.environ)
         self._am, self._nodes = AmClient(), NmClient()
-        return self._am.register(host, port, self.page_url)
+        # By YARN's name of the node: if the app master is silent, the ResourceManager asks the node.
+        return self._am.register(os.environ.get("NM_HOST", host), port, self.page_url)
 
     def _launch(self, wish: ContainerWish) -> ProcessLaunch:
         settings = self._settings

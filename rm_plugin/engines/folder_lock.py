@@ -38,6 +38,8 @@ EXPIRY_S = 30.0
 FRESH_S = 20.0
 """Seconds after a renewal in which no other process can have taken the lock; less than `EXPIRY_S`, by a margin."""
 LOOK_S = 1.0
+GIVE_BACK_S = 10.0
+"""Seconds that a stop waits for the folder. After that the lock expires."""
 _REPORT_S = 60.0
 """Seconds between two log lines about a folder that is still unreachable."""
 _YEAR_9999_S = 253_000_000_000.0
@@ -254,8 +256,18 @@ class FolderLock:
             await asyncio.shield(self._look)
 
     async def give_back(self) -> None:
-        """Give the lock back, if this process holds it, after a renewal that is under way."""
-        await self._threads.run(self.release)
+        """Give the lock back, if this process holds it, after a renewal that is under way. Nothing else may follow.
+
+        Raises:
+            UnreachableError: The folder is unavailable, or did not answer within `GIVE_BACK_S`.
+        """
+        try:
+            async with asyncio.timeout(GIVE_BACK_S):
+                await self._threads.run(self.release)
+        except TimeoutError as error:
+            raise UnreachableError("the shared folder does not answer", value=self._folder.place) from error
+        finally:
+            self._threads.close()
 
     def release(self) -> None:
         """Give the lock back, if this process holds it."""

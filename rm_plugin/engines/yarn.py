@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -45,6 +46,7 @@ T = TypeVar("T")
 
 _QUEUES_S = 5.0
 """Seconds that a submission waits for YARN's queues."""
+_CLOSE_S = 5.0
 _QUEUE_CALLS = 4
 _LOG_CALLS = 2
 _TRY_AGAIN_S = 2.0
@@ -134,7 +136,7 @@ class YarnEngine:
             on_exit,
             template=self._template(run_id),
             settings=self._settings,
-            node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
+            node_addresses=lambda app_id, host: inventory.web_addresses({*machines_of(app_id), host}),
             lock=lock,
             admins=self._admins,
         )
@@ -161,9 +163,15 @@ class YarnEngine:
             await self._log_threads.run(fetch_archive, self._app_storage(app_id), folder)
 
     async def close(self) -> None:
-        """Disconnect; applications live on."""
+        """Disconnect; applications live on. Waits for no call that does not return."""
+        for part in (self._launcher, self._inventory, self._log_threads):
+            if part is not None:
+                part.close()
         if self._client is not None:
-            await asyncio.to_thread(self._client.close)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._queue_threads.run(self._client.close)
+        self._queue_threads.close()
 
     # ---- inside ----
 

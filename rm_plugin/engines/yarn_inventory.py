@@ -104,6 +104,10 @@ class YarnInventory:
         shown = ", ".join(name.removeprefix("root.") for name in names)
         return sum(known), f"YARN's {queue} {shown} may use {sum(known)} of {gpus} GPUs"
 
+    def close(self) -> None:
+        """End the threads that call YARN, once their calls have returned."""
+        self._threads.close()
+
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
         """Return `host:port` of the web services of these machines' NodeManagers, without lost nodes."""
         return tuple(self._web[machine_id] for machine_id in sorted(machine_ids) if self._web.get(machine_id))

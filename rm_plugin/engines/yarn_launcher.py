@@ -83,8 +83,9 @@ class AmTemplate(Value, frozen=True, kw_only=True):
 class _Followed:
     """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended.
 
-    `waiting` is the reason why no container of its app master runs, by the last report. `missing_since_s` is when
-    YARN's lists began to lack it.
+    `waiting` is the reason why no container of its app master runs, by the last report, and `am_host` the node of the
+    newest that registered. `missing_since_s` is when YARN's lists began to lack it. `silent` is set if a node of it did
+    not answer at its end.
     """
 
     app_id: str
@@ -93,6 +94,8 @@ class _Followed:
     reported: bool = False
     waiting: str = ""
     queue: str = ""
+    am_host: str = ""
+    silent: bool = False
     missing_since_s: float | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -111,7 +114,8 @@ class YarnAppLauncher:
         on_exit: Called for each YARN application that ended, after all its processes.
         template: Common launch settings of app masters.
         settings: Sizes, queue and intervals.
-        node_addresses: Web addresses of the NodeManagers where an app may have containers.
+        node_addresses: Web addresses of the NodeManagers where an app may have containers. It is called with its id and
+            the node of its app master.
         lock: Confirmed before each submission and each kill.
         admins: Administrators of the ResourceManager, who may look at all applications and kill them in YARN, too.
     """
@@ -124,7 +128,7 @@ class YarnAppLauncher:
         *,
         template: AmTemplate,
         settings: YarnSettings,
-        node_addresses: Callable[[str], Sequence[str]],
+        node_addresses: Callable[[str, str], Sequence[str]],
         lock: HeldLock | None = None,
         admins: Sequence[str] = (),
     ) -> None:
@@ -182,11 +186,19 @@ class YarnAppLauncher:
         return frozenset(each.queue for each in self._apps.values() if each.queue and not each.reported)
 
     async def attempts(self, app_id: str, attempt: int) -> EngineAttempts:
-        """Ask YARN, which starts further attempts by itself, how many it has started, and how they ended."""
+        """Ask YARN, which starts further attempts by itself, how many it has started, and how they ended.
+
+        Example: the node of an app master dies, which YARN notices after ten minutes. The app master is silent before
+        and is killed here. Its node does not answer, so the site took it.
+        """
         reports = await self._calls.run(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
-            return EngineAttempts(newest=attempt)
+            followed = self._apps.get(app_id)
+            if followed is None or not followed.over.is_set():
+                return EngineAttempts(newest=attempt)
+            taken = await self._taken(followed.attempt, followed.yarn_app_id)
+            return EngineAttempts(newest=attempt, taken=taken | {attempt} if followed.silent else taken)
         first = _first_attempt(mine[-1], attempt)
         newest = max(attempt, first + max(0, mine[-1].attempt - 1))
         return EngineAttempts(newest=newest, taken=await self._taken(first, mine[-1].yarn_app_id))
@@ -223,6 +235,11 @@ class YarnAppLauncher:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
+
+    def close(self) -> None:
+        """End the threads that call YARN and NodeManagers, once their calls have returned. Applications live on."""
+        self._calls.close()
+        self._drains.close()
 
     # ---- submitting ----
 
@@ -345,6 +362,7 @@ class YarnAppLauncher:
             report = found.get(yarn_app_id)
             if report is not None:
                 followed.missing_since_s, followed.waiting = None, _queued(report)
+                followed.am_host = report.am_host or followed.am_host
                 self._note_queue(followed, report)
             elif followed.missing_since_s is None:
                 followed.missing_since_s = now_s
@@ -407,12 +425,14 @@ class YarnAppLauncher:
         deadline_s = time.monotonic() + DRAIN_LIMIT_S
         while followed.yarn_app_id:
             # Read the addresses each time, so that a node lost meanwhile is skipped.
-            addresses = self._node_addresses(followed.app_id)
-            living = await self._drains.run(living_containers, addresses, followed.yarn_app_id)
-            if not living:
+            addresses = self._node_addresses(followed.app_id, followed.am_host)
+            left = await self._drains.run(living_containers, addresses, followed.yarn_app_id)
+            followed.silent |= bool(left.silent)
+            if not left.living and not left.silent:
                 return
             if time.monotonic() > deadline_s:
-                LOG.warning("%s is taken for gone, though not of these: %s", followed.yarn_app_id, living)
+                is_left = f"containers {left.living} run, and nodes {left.silent} do not answer"
+                LOG.warning("%s is taken for gone, although %s", followed.yarn_app_id, is_left)
                 return
             await asyncio.sleep(_DRAIN_POLL_S)
 

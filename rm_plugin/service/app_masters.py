@@ -40,6 +40,8 @@ LAUNCH_WAIT_S = 5.0
 """Seconds that a submit or a resume waits for the start of the app master."""
 RELAUNCH_EVERY_S = 5.0
 """Seconds between two tries to start an app while the engine is unavailable."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+"""Seconds before the attempt that follows two losses without progress, and at most; each further loss doubles them."""
 _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 
 
@@ -47,7 +49,9 @@ class AppMasters:
     """The app masters of all apps, from their start in the engine to the end of their apps.
 
     An attempt is one app master. If it is lost, the next attempt starts, unless `am_max_attempts` of them were lost
-    within `am_failures_window_s`. GPUs are taken from an app only after all of its processes are killed.
+    within `am_failures_window_s`. What the site did does not count, but if attempts are lost one after the other
+    without progress, each waits longer than the one before. GPUs are taken from an app only after all of its processes
+    are killed.
 
     Args:
         settings: Deadlines, number of attempts, and the folder of the apps.
@@ -96,6 +100,8 @@ class AppMasters:
         self._quotas = quotas
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
+        # When the next attempt of each app starts whose attempts are lost again and again.
+        self._pauses_until_s: dict[str, float] = {}
         # The attempt and the token of each app whose app master is being started.
         self._tokens_to_launch: dict[str, tuple[int, str]] = {}
         # The kills of app masters of resting apps: the next attempt starts after them.
@@ -358,10 +364,15 @@ class AppMasters:
 
     def _due_action(self, entry: AppEntry, now_s: float, *, overdue: bool) -> Coroutine[Any, Any, None] | None:
         """What has to be done about an app now. Returns None for most apps, so a look at all of them is cheap."""
-        if overdue and (entry.registered_attempt != entry.attempt or self._starts.waits(entry.app_id)):
+        paused_until_s = self._pauses_until_s.get(entry.app_id)
+        is_gone = entry.registered_attempt != entry.attempt or paused_until_s is not None
+        if overdue and (is_gone or self._starts.waits(entry.app_id)):
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
+        if paused_until_s is not None:
+            is_due = not entry.leave_reason and now_s >= paused_until_s
+            return self._start_after_pause(entry) if is_due else None
         if self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
@@ -379,6 +390,10 @@ class AppMasters:
         if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
             return self._take_by_force(entry, "the app master is silent" if known else "it never registered")
         return None
+
+    async def _start_after_pause(self, entry: AppEntry) -> None:
+        del self._pauses_until_s[entry.app_id]
+        await self._launch_or_queue(entry)
 
     async def _start_again(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
@@ -584,13 +599,20 @@ class AppMasters:
         self._arbiter.set_silent(entry.app_id, True)
         self._starts.done(entry.app_id)
         if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason, taken)):
-            await self._launch_or_queue(entry)
+            if pause_s := _pause_s(entry):
+                self._pauses_until_s[entry.app_id] = self._clock.now_s() + pause_s
+                lost = f"{len(entry.fruitless_at_s)} attempts in a row were lost without progress"
+                entry.launch_wait = f"{lost}, so the next one starts {pause_s:.0f} s after the last loss"
+            else:
+                await self._launch_or_queue(entry)
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str, taken: Collection[int]) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""
         if not entry.is_active or entry.lost_attempt == attempt or entry.attempt != attempt:
             return False
-        _note_loss(change, entry, attempt, reason)
+        failed_at_s, forgiven = self._failures(entry, attempt, change.now_s, taken)
+        is_excused = change.now_s not in failed_at_s and not entry.leave_reason
+        self._note_loss(change, entry, attempt, f"{reason}; not counted as its failure" if is_excused else reason)
         # Leases that it was giving back end now. The others wait for the next attempt, unless they are taken by force.
         leases = self._arbiter.table.of_app(entry.app_id)
         gone = [lease for lease in leases if entry.forced_reason or lease.state is LeaseState.EXPIRING]
@@ -601,7 +623,6 @@ class AppMasters:
             change.set(entry, lost_attempt=attempt, forced_reason="")
             self.pause_app(change, entry)
             return False
-        failed_at_s, forgiven = self._failures(entry, attempt, change.now_s, taken)
         excused = entry.excused_attempts + forgiven
         change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
         change.put(entry, failed_at_s=failed_at_s, excused_attempts=excused)
@@ -632,12 +653,21 @@ class AppMasters:
 
     def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register, taken: Collection[int]) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""
-        _note_loss(change, entry, entry.attempt, "the engine started another attempt")
+        self._note_loss(change, entry, entry.attempt, "the engine started another attempt")
         detail = {"attempt": message.attempt, "pid": message.pid}
         change.event("am_started", app_id=entry.app_id, detail=detail)
         failed_at_s, forgiven = self._failures(entry, message.attempt - 1, change.now_s, taken)
         excused = entry.excused_attempts + forgiven
         change.put(entry, attempt=message.attempt, failed_at_s=failed_at_s, excused_attempts=excused)
+
+    def _note_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> None:
+        """Write that an attempt was lost. The app shows why until it ends, since it may fail again and again."""
+        change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
+        change.put(entry, diagnostics=f"attempt {attempt} was lost: {reason}")
+        done = sum(job.iteration for job in entry.jobs)
+        former = () if done > entry.done_at_loss else entry.fruitless_at_s
+        recent = tuple(each for each in former if change.now_s - each < self.settings.am_failures_window_s)
+        change.set(entry, fruitless_at_s=(*recent, change.now_s), done_at_loss=max(done, entry.done_at_loss))
 
     async def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
         """End an app that an operator killed in the engine. Nothing of it runs any more."""
@@ -667,7 +697,12 @@ class AppMasters:
         # An attempt that still waits for the engine ends through no fault of the app.
         entry.excused_attempts += entry.app_id in self._unlaunched
         self._unlaunched.discard(entry.app_id)
-        await self._lost(entry, reason)
+        try:
+            taken = (await self._launcher.attempts(entry.app_id, entry.attempt)).taken
+        except ThemisError as error:
+            LOG.warning("the engine does not say how the attempts of %s ended: %s", entry.app_id, error)
+            taken = frozenset()
+        await self._lost(entry, reason, taken=taken)
 
     async def _end_lost(self, app_id: str) -> None:
         """Kill the processes of an app that the store cannot read, before its GPUs are granted to others."""
@@ -808,6 +843,7 @@ class AppMasters:
         self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)
+        self._pauses_until_s.pop(entry.app_id, None)
         self._quotas.leave(entry)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
@@ -851,10 +887,10 @@ def _is_pausing(entry: AppEntry, lost_attempt: int) -> bool:
     return entry.is_active and same and bool(entry.pause_reason) and not entry.kill_reason
 
 
-def _note_loss(change: Change, entry: AppEntry, attempt: int, reason: str) -> None:
-    """Write that an attempt was lost. The app shows why until it ends, since it may fail again and again."""
-    change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
-    change.put(entry, diagnostics=f"attempt {attempt} was lost: {reason}")
+def _pause_s(entry: AppEntry) -> float:
+    """Return how long the next attempt waits: not at all after the first loss since the app made progress."""
+    again = len(entry.fruitless_at_s) - 2
+    return 0.0 if again < 0 else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**again)
 
 
 def _at_rest(heartbeat: pb.Heartbeat) -> pb.Heartbeat:

@@ -47,6 +47,8 @@ class AppEntry:
 
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
+    `fruitless_at_s` are the times of its last losses in a row between which its jobs did no iteration beyond
+    `done_at_loss`, counted or not; a restart forgets them.
     `launch_wait` is why the engine has not started the app master yet, `wait` why a job waits, by the newest round
     (`Decision.waits`). `grant_limit` is what the engine did not grant it, which a restart forgets.
     `resting_view` is the view that its last app master left to the agent host; empty for an app that does not rest.
@@ -73,6 +75,8 @@ class AppEntry:
     registered_pid: int = 0
     excused_attempts: int = 0
     failed_at_s: tuple[float, ...] = ()
+    fruitless_at_s: tuple[float, ...] = ()
+    done_at_loss: int = 0
     pid: int = 0
     page_url: str = ""
     engine_id: str = ""

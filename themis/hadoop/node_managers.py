@@ -11,15 +11,21 @@ from functools import cache
 from pathlib import Path
 
 from themis.hadoop.jvm import HOSTS_VARIABLE
+from themis.values import Value
 
 _TIMEOUT_S = 3.0
 _OVER = ("DONE", "EXITED_WITH_SUCCESS", "EXITED_WITH_FAILURE", "CONTAINER_CLEANEDUP_AFTER_KILL", "COMPLETE")
 
 
-def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, ...]:
-    """Ids of an application's containers that have not ended on these nodes.
+class NodesReply(Value, frozen=True, kw_only=True):
+    """What is left of an application: its containers that have not ended, and the nodes that do not answer."""
 
-    A node that does not answer counts as one that may still run something. Do not ask lost nodes.
+    living: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+
+def living_containers(addresses: Iterable[str], yarn_app_id: str) -> NodesReply:
+    """Ask nodes for an application's containers that have not ended. Do not ask lost nodes.
 
     Args:
         addresses: `host:port` of NodeManagers' web services.
@@ -27,17 +33,16 @@ def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, 
     """
     # With what follows it: else application 1000 has those of 10000 too.
     wanted = f"_{yarn_app_id.removeprefix('application_')}_"
-    found: list[str] = []
-    for address in addresses:
-        containers = _containers(address)
-        if containers is None:
-            found.append(f"unknown, as {address} does not answer")
-            continue
-        for container in containers:
-            container_id = str(container.get("id", ""))
-            if wanted in container_id and container.get("state") not in _OVER:
-                found.append(container_id)
-    return tuple(found)
+    answers = {address: _containers(address) for address in addresses}
+    return NodesReply(
+        living=tuple(
+            str(container.get("id"))
+            for containers in answers.values()
+            for container in containers or ()
+            if wanted in str(container.get("id", "")) and container.get("state") not in _OVER
+        ),
+        silent=tuple(address for address, containers in answers.items() if containers is None),
+    )
 
 
 def _containers(address: str) -> list[dict[str, object]] | None:

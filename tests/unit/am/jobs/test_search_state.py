@@ -528,7 +528,7 @@ def test_a_pace_is_journaled_when_it_is_new_or_changed_by_a_tenth(bench):
     one = bench()
     lines = []
     write = one.journal._append
-    one.journal._append = lambda line: (lines.append(line), write(line))
+    one.journal._append = lambda line: (lines.append(line) if "measured" in line else None, write(line))
     for iteration_s, total in ((0.5, 1), (0.52, 1), (0.3, 2)):
         run_on(one.search.jobs["j0"], "", iteration_s, lines=60)
         one.search.keep_measurements(one.search.jobs["j0"])

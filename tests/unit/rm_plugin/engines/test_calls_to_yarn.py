@@ -16,6 +16,7 @@ from rm_plugin.engines.yarn import YarnEngine, node_devices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from themis.config.rm_settings import RmSettings, YarnSettings
+from themis.hadoop.node_managers import NodesReply
 from themis.queues import AppOwner
 
 TEMPLATE = AmTemplate(python="py", environment={}, templates={}, resources=(), storage_of=str)
@@ -39,7 +40,7 @@ class AbsentYarn:
 @pytest.fixture
 def absent(monkeypatch):
     one = AbsentYarn()
-    monkeypatch.setattr(yarn_launcher, "living_containers", one.answer)
+    monkeypatch.setattr(yarn_launcher, "living_containers", lambda *_: NodesReply(living=one.answer()))
     monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda **_: b"")
     monkeypatch.setattr(yarn_launcher, "current_user", lambda: "themis")
     monkeypatch.setattr(yarn, "fetch_archive", one.answer)
@@ -53,7 +54,7 @@ async def on_exit(_end):
 
 def launcher(absent):
     return YarnAppLauncher(
-        absent, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(), node_addresses=lambda _: ("n1:8042",)
+        absent, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(), node_addresses=lambda *_: ("n1:8042",)
     )
 
 

@@ -15,6 +15,7 @@ from rm_plugin.engines.port import AmExit, AmLaunch, EngineAttempts
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from themis.config.rm_settings import YarnSettings
 from themis.errors import UnreachableError
+from themis.hadoop.node_managers import NodesReply
 from themis.hadoop.values import AppReport, AppState, AttemptReport, FinalStatus
 
 TEMPLATE = AmTemplate(
@@ -56,9 +57,14 @@ class FakeYarn:
 
 @pytest.fixture
 def living(monkeypatch):
-    """The containers that NodeManagers report as running, one answer after the other."""
+    """The answers of NodeManagers, one after the other: the containers that run, or a whole one."""
     answers = []
-    monkeypatch.setattr(yarn_launcher, "living_containers", lambda *_: answers.pop(0) if answers else ())
+
+    def answer(addresses, _yarn_app_id):
+        found = answers.pop(0) if answers else ()
+        return found if isinstance(found, NodesReply) else NodesReply(living=found)
+
+    monkeypatch.setattr(yarn_launcher, "living_containers", answer)
     monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda **_: b"")
     monkeypatch.setattr(yarn_launcher, "current_user", lambda: "themis")
     monkeypatch.setattr(yarn_launcher, "_DRAIN_POLL_S", 0.01)
@@ -81,7 +87,7 @@ def run(yarn, scenario, react=None, lock=None, **settings):
 
         launcher = YarnAppLauncher(
             yarn, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(poll_s=0.01, **settings),
-            node_addresses=lambda app_id: ("n1:8042",), lock=lock, admins=("chief",),
+            node_addresses=lambda app_id, host: ("n1:8042",), lock=lock, admins=("chief",),
         )  # fmt: skip
         try:
             return await scenario(launcher, exits)
@@ -353,6 +359,34 @@ def test_attempts_that_the_site_took_are_told(living, code, taken):
     assert run(yarn, scenario) == (EngineAttempts(newest=4, taken=frozenset(taken)), taken)
 
 
+@pytest.mark.parametrize(("reply", "taken"), [(NodesReply(silent=("n1:8042",)), {3}), (("c1",), set())])
+def test_attempt_that_was_killed_while_its_node_did_not_answer_was_taken_by_the_site(living, reply, taken):
+    """YARN takes the node for lost much later."""
+    yarn = FakeYarn()
+    living.append(reply)
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(attempt=3))
+        await launcher.kill("app-1")
+        return await launcher.attempts("app-1", 3)
+
+    assert run(yarn, scenario) == EngineAttempts(newest=3, taken=frozenset(taken))
+
+
+def test_node_of_the_app_master_is_asked_too(living, monkeypatch):
+    yarn, asked = FakeYarn(), []
+
+    async def scenario(launcher, exits):
+        launcher._node_addresses = lambda app_id, host: asked.append((app_id, host)) or ()
+        await launcher.launch(order())
+        yarn.apps["application_17_0001"] = replace(yarn.apps["application_17_0001"], am_host="n7")
+        await until(lambda: launcher._apps["app-1"].am_host)
+        await launcher.kill("app-1")
+
+    run(yarn, scenario)
+    assert asked == [("app-1", "n7")]
+
+
 def test_end_is_reported_also_if_yarn_does_not_say_how_the_attempts_ended(living, monkeypatch):
     yarn = FakeYarn()
 
@@ -578,7 +612,8 @@ def test_end_callback_may_launch_and_kill(living):
 def test_slow_drain_does_not_delay_other_ends(living, monkeypatch):
     yarn = FakeYarn()
     stuck = {"application_17_0001"}
-    monkeypatch.setattr(yarn_launcher, "living_containers", lambda _, app: ("c1",) if app in stuck else ())
+    answer = lambda _, app: NodesReply(living=("c1",) if app in stuck else ())  # noqa: E731
+    monkeypatch.setattr(yarn_launcher, "living_containers", answer)
 
     async def scenario(launcher, exits):
         await launcher.launch(order())

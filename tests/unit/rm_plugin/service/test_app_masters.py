@@ -12,7 +12,7 @@ from service_cases import known_token
 from web_cases import RmCase
 
 from rm_plugin.engines.folder_lock import LockLostError
-from rm_plugin.engines.port import AmExit
+from rm_plugin.engines.port import AmExit, EngineAttempts
 from rm_plugin.service import app_masters
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
@@ -38,6 +38,7 @@ class FakeEngine:
         self.lives = False
         self.launched = []
         self.queued = ""
+        self.taken = set()
 
     def waiting(self, app_id):
         return self.queued
@@ -56,6 +57,9 @@ class FakeEngine:
             self.away_for -= 1
             raise UnreachableError("YARN is unavailable")
         return self.lives
+
+    async def attempts(self, app_id, attempt):
+        return EngineAttempts(newest=attempt, taken=frozenset(self.taken))
 
     async def kill(self, app_id):
         pass
@@ -287,6 +291,7 @@ def test_attempt_that_never_started_is_not_counted(tmp_path: Path) -> None:
         for _ in range(case.manager.settings.am_max_attempts + 1):
             await case.manager.app_masters._take_by_force(entry, "the lease was not given back in time")
         engine.trouble = None
+        case.clock.advance_to(case.clock.now_s() + app_masters.LONGEST_PAUSE_S)
         await looked(case)
         (launch,) = engine.launched
         assert launch.attempts_left == case.manager.settings.am_max_attempts
@@ -330,11 +335,147 @@ def test_attempts_that_the_site_took_do_not_count(tmp_path: Path) -> None:
         ended = AmExit(app_id=entry.app_id, attempt=3, restarts=2, pid=1, exit_code=1, taken=frozenset({1, 3}))
         await case.manager.app_masters.am_exited(ended)
         assert (entry.state, len(entry.failed_at_s), entry.excused_attempts) == (AppState.ACCEPTED, 1, 2)
+        case.clock.advance_to(case.clock.now_s() + app_masters.FIRST_PAUSE_S)
+        await looked(case)
         assert (entry.attempt, engine.launched[-1].attempts_left) == (4, 1)
         await lose(case, entry)
         assert entry.state is AppState.FAILED
 
     run(scenario, tmp_path, None)
+
+
+def test_attempt_that_is_taken_by_force_from_a_dead_node_does_not_count(tmp_path: Path) -> None:
+    """The engine knows: YARN itself takes the node for lost much later."""
+
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        engine.taken = {1}
+        await case.manager.app_masters._take_by_force(entry, "the app master is silent")
+        assert (entry.attempt, entry.failed_at_s, entry.excused_attempts) == (2, (), 1)
+        assert entry.diagnostics == "attempt 1 was lost: the app master is silent; not counted as its failure"
+        await case.manager.app_masters._take_by_force(entry, "the app master is silent")
+        assert (len(entry.failed_at_s), entry.excused_attempts) == (1, 1)
+        assert entry.diagnostics == "attempt 2 was lost: the app master is silent"
+
+    run(scenario, tmp_path, None)
+
+
+def test_attempts_taken_by_force_count_if_the_engine_does_not_answer(tmp_path: Path, caplog) -> None:
+    async def scenario(case, engine):
+        async def away(app_id, attempt):
+            raise UnreachableError("YARN is unavailable")
+
+        engine.attempts = away
+        entry = await case.manager.submit(SPEC)
+        await case.manager.app_masters._take_by_force(entry, "the app master is silent")
+        assert len(entry.failed_at_s) == 1
+        assert "does not say how the attempts of app-" in caplog.text
+
+    run(scenario, tmp_path, None)
+
+
+class TestPausesBetweenAttempts:
+    """Attempts that the site takes count never, so only pauses bound an endless row of them."""
+
+    @staticmethod
+    async def take(case, entry):
+        ended = AmExit(app_id=entry.app_id, attempt=entry.attempt, pid=1, exit_code=-100, taken={entry.attempt})
+        await case.manager.app_masters.am_exited(ended)
+
+    async def pause_s(self, case, entry, engine):
+        """Lose the attempt to the site. Return after how many seconds the next one starts."""
+        await self.take(case, entry)
+        lost_at_s = case.clock.now_s()
+        while engine.launched[-1].attempt != entry.lost_attempt + 1:
+            case.clock.advance_to(case.clock.now_s() + 1.0)
+            await looked(case)
+        return case.clock.now_s() - lost_at_s
+
+    def test_each_waits_longer_than_the_one_before(self, tmp_path):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            pauses_s = [await self.pause_s(case, entry, engine) for _ in range(10)]
+            assert pauses_s == [0, 5, 10, 20, 40, 80, 160, 300, 300, 300]
+            assert (entry.failed_at_s, entry.excused_attempts) == ((), 10)
+
+        run(scenario, tmp_path, None)
+
+    def test_user_is_told_of_the_pause(self, tmp_path):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            await self.take(case, entry)
+            assert case.manager.waits_for(entry) == ""
+            await self.take(case, entry)
+            await looked(case)
+            assert case.manager.waits_for(entry) == (
+                "2 attempts in a row were lost without progress, so the next one starts 5 s after the last loss"
+            )
+            case.clock.advance_to(case.clock.now_s() + 5.0)
+            await looked(case)
+            assert (case.manager.waits_for(entry), entry.attempt) == ("", 3)
+
+        run(scenario, tmp_path, None)
+
+    def test_progress_begins_the_row_again(self, tmp_path):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            for iteration, pause_s in ((0, 0), (0, 5), (10, 0), (10, 5), (4, 10), (11, 0)):
+                entry.take_heartbeat(pb.Heartbeat(jobs=[pb.JobStatus(job_id="job-0", iteration=iteration)]))
+                assert await self.pause_s(case, entry, engine) == pause_s
+
+        run(scenario, tmp_path, None)
+
+    def test_losses_an_hour_apart_are_no_row(self, tmp_path):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            for _ in range(3):
+                assert await self.pause_s(case, entry, engine) == 0
+                case.clock.advance_to(case.clock.now_s() + case.manager.settings.am_failures_window_s)
+
+        run(scenario, tmp_path, None)
+
+    def test_restarts_by_the_engine_itself_are_in_the_row(self, tmp_path):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            message = pb.Register(app_id=entry.app_id, attempt=2, pid=5)
+            note = case.manager.app_masters.note_next_attempt
+            await case.manager.changes.make(lambda change: note(change, entry, message, {1}))
+            assert await self.pause_s(case, entry, engine) == 5
+
+        run(scenario, tmp_path, None)
+
+    @pytest.mark.parametrize("act", ["kill", "pause"])
+    def test_app_can_be_ended_during_the_pause(self, tmp_path, act):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            for _ in range(4):
+                await self.pause_s(case, entry, engine)
+            await self.take(case, entry)
+            await getattr(case.manager, act)(entry.app_id, "enough")
+            await until(lambda: not entry.is_active)
+            case.clock.advance_to(case.clock.now_s() + 600.0)
+            await looked(case)
+            assert entry.attempt == engine.launched[-1].attempt == 5
+            return entry.state
+
+        assert run(scenario, tmp_path, None) in (AppState.KILLED, AppState.PAUSED)
+
+    def test_overdue_leases_are_taken_back_during_the_pause(self, tmp_path):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            for _ in range(2):
+                await self.take(case, entry)
+            entry.registered_attempt = entry.attempt
+            done = []
+
+            async def revoke(entry):
+                done.append(entry.app_id)
+
+            case.manager.app_masters._take_back = revoke
+            await case.manager.app_masters._due_action(entry, case.clock.now_s(), overdue=True)
+            assert done == [entry.app_id]
+
+        run(scenario, tmp_path, None)
 
 
 def test_restart_of_the_resource_manager_remembers_when_attempts_failed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from web_cases import RmCase
 
 from rm_plugin.engines.inventory import FixedInventory, Node
-from rm_plugin.engines.port import AmExit
+from rm_plugin.engines.port import AmExit, EngineAttempts
 from rm_plugin.service import nodes
 from rm_plugin.service.nodes import NodeWatch
 from themis.answered_time import AnsweredTime
@@ -39,6 +39,9 @@ class Engine(FixedInventory):
     async def launch(self, launch):
         self.launched.append(launch)
         return 1
+
+    async def attempts(self, app_id, attempt):
+        return EngineAttempts(newest=attempt)
 
     async def kill(self, app_id):
         self.killed.append(app_id)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from themis.hadoop.node_managers import living_containers
+from themis.hadoop.node_managers import NodesReply, living_containers
 
 CONTAINERS = [
     {"id": "container_e17_1700000000000_1000_01_000001", "state": "RUNNING"},
@@ -38,11 +38,12 @@ def node():
 
 
 def test_only_running_containers_of_the_application_are_listed(node):
-    assert living_containers([node], "application_1700000000000_1000") == (CONTAINERS[0]["id"],)
-    assert living_containers([node], "application_1700000000000_100") == ()
+    expected = NodesReply(living=(CONTAINERS[0]["id"],))
+    assert living_containers([node], "application_1700000000000_1000") == expected
+    assert living_containers([node], "application_1700000000000_100") == NodesReply()
 
 
-def test_a_node_that_does_not_answer_may_run_something(node):
+def test_a_node_that_does_not_answer_is_silent(node):
     nobody = "127.0.0.1:1"
-    (unknown,) = living_containers([nobody], "application_1700000000000_1000")
-    assert unknown == f"unknown, as {nobody} does not answer"
+    expected = NodesReply(living=(CONTAINERS[0]["id"],), silent=(nobody,))
+    assert living_containers([nobody, node], "application_1700000000000_1000") == expected
