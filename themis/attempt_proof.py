@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Mapping
 
 _PREFIX = "sha256:"
 
@@ -46,3 +47,22 @@ def is_rm_proof(proof: str, token: str, app_id: str, nonce: str) -> bool:
     """Whether a text is the proof of the ResourceManager, compared in constant time."""
     expected = rm_proof(hashed(token), app_id, nonce)
     return hmac.compare_digest(proof.encode("utf-8", "replace"), expected.encode())
+
+
+def session_marks(token_sha256: str, app_id: str, nonce: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata by which an attempt shows, before it sends a message, that it is no stranger.
+
+    It does not open a session. Another process that reads it can make the ResourceManager receive messages as if from
+    this app, which are refused then.
+    """
+    mark = hmac.new(token_sha256.encode(), json.dumps(["session", app_id, nonce]).encode(), "sha256").hexdigest()
+    return (("themis-app", app_id), ("themis-nonce", nonce), ("themis-mark", mark))
+
+
+def has_session_marks(metadata: Mapping[str, str | bytes], token_sha256: str) -> bool:
+    """Whether metadata is that of an attempt whose token has this hash, compared in constant time."""
+    app_id, nonce, mark = [metadata.get(name, "") for name in ("themis-app", "themis-nonce", "themis-mark")]
+    if not token_sha256 or isinstance(app_id, bytes) or isinstance(nonce, bytes) or isinstance(mark, bytes):
+        return False
+    expected = session_marks(token_sha256, app_id, nonce)[-1][1]
+    return hmac.compare_digest(mark.encode("utf-8", "replace"), expected.encode())

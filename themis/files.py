@@ -9,12 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from itertools import islice
 from pathlib import Path
 
 from themis.errors import InputError
 
 _OPENING = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+MAX_NAMES = 10_000
+"""The most names of a folder that are read."""
 
 
 def keep_private() -> None:
@@ -114,13 +118,17 @@ def last_line(path: Path) -> str:
 
 
 def names_below(folder: Path, *names: str) -> list[str]:
-    """Return the sorted names in a folder; empty if it does not exist or a name that leads to it is a link."""
+    """Return the sorted names in a folder; empty if it does not exist or a name that leads to it is a link.
+
+    Of more than `MAX_NAMES` names, which only a task can make, it returns as many, any of them.
+    """
     try:
         with contextlib.ExitStack() as opened:
             parent = _open_folder(folder, opened)
             for name in names:
                 parent = _open_folder(_checked(name), opened, parent)
-            return sorted(os.listdir(parent))  # noqa: PTH208 - of a descriptor
+            with os.scandir(parent) as entries:
+                return sorted(entry.name for entry in islice(entries, MAX_NAMES))
     except OSError:
         return []
 

@@ -1,4 +1,7 @@
-"""Who calls: an interceptor of gRPC that finds the caller, and the socket that gives local users tokens."""
+"""Who calls: an interceptor of gRPC that finds the caller, and the socket that gives local users tokens.
+
+No message of a caller without an identity is received: gRPC would buffer 16 MB for each of its calls.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import Any
 import grpc
 
 from rm_plugin.service.identities import Identities, user_name
+from rm_plugin.service.receiving import Receiving
 from rm_plugin.service.refusals import METHOD, refuse
 from themis.errors import InputError
 from themis.identity import HEADER, Identity, NoIdentityError, TooManyCallsError, local_socket, token_of
@@ -49,30 +53,36 @@ class Authentication(grpc.aio.ServerInterceptor):
 
     def __init__(self, identities: Identities) -> None:
         self._identities = identities
+        self._receiving = Receiving()
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
     ) -> grpc.RpcMethodHandler[Any, Any]:
         """Set the caller for the service, or return a handler that refuses the call."""
-        if not handler_call_details.method.startswith(_OF_ATTEMPTS):
-            header = dict(handler_call_details.invocation_metadata or ()).get(HEADER, "")
-            try:
-                # gRPC runs this and the service's method in one task, which has a context of its own.
-                token = token_of(header)
-                identity = self._identities.of_token(token)
-                self._identities.count_call(identity)
-                set_caller(identity)
-                METHOD.set(handler_call_details.method)
-                _CHECK.set(partial(self._identities.check_not_revoked, token))
-            except (NoIdentityError, TooManyCallsError) as error:
-                refused: Exception = error
+        if handler_call_details.method.startswith(_OF_ATTEMPTS):
+            handler: grpc.RpcMethodHandler[Any, Any] = await continuation(handler_call_details)
+            return handler
+        header = dict(handler_call_details.invocation_metadata or ()).get(HEADER, "")
+        try:
+            # gRPC runs this and the service's method in one task, which has a context of its own.
+            token = token_of(header)
+            identity = self._identities.of_token(token)
+            self._identities.count_call(identity)
+            set_caller(identity)
+            METHOD.set(handler_call_details.method)
+            _CHECK.set(partial(self._identities.check_not_revoked, token))
+        except (NoIdentityError, TooManyCallsError) as error:
+            refused: Exception = error
 
-                async def refusal(_request: object, context: Any) -> None:
-                    await refuse(context, refused)
+            async def refusal(_requests: object, context: Any) -> None:
+                await refuse(context, refused)
 
-                return grpc.unary_unary_rpc_method_handler(refusal)
-        handler: grpc.RpcMethodHandler[Any, Any] = await continuation(handler_call_details)
-        return handler
+            # Not for a message, which gRPC would receive before it calls this.
+            return grpc.stream_unary_rpc_method_handler(refusal)
+        handler = await continuation(handler_call_details)
+        if identity.is_admin or handler is None:
+            return handler
+        return self._receiving.bounded(handler, identity.user, refuse)
 
 
 class LocalTokens:

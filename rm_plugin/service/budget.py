@@ -38,6 +38,16 @@ class Budget:
             self._left -= amount
         return allowed
 
+    def spend(self, amount: float, now_s: float) -> None:
+        """Take an amount that cannot be refused, also if less is left. The debt is at most `most`."""
+        self.has(0.0, now_s)
+        self._left = max(-self.most, self._left - amount)
+
+    def wait_s(self, now_s: float) -> float:
+        """Return the seconds until the budget is out of debt; 0 if it has none."""
+        self.has(0.0, now_s)
+        return max(0.0, -self._left / self.per_s)
+
 
 class Budgets:
     """A budget for each caller. Of more than `MAX_KEYS`, the one that took least recently is forgotten.
@@ -51,10 +61,14 @@ class Budgets:
         self._most, self._per_s = most, per_s
         self._of: OrderedDict[str, Budget] = OrderedDict()
 
-    def take(self, key: str, now_s: float) -> bool:
-        """Take 1 from the budget of a caller if as much is left. Returns whether it was taken."""
+    def take(self, key: str, now_s: float, amount: float = 1.0) -> bool:
+        """Take an amount from the budget of a caller if as much is left. Returns whether it was taken."""
+        return self.of(key).take(amount, now_s)
+
+    def of(self, key: str) -> Budget:
+        """Return the budget of a caller."""
         budget = self._of.setdefault(key, Budget(self._most, self._per_s))
         self._of.move_to_end(key)
         if len(self._of) > MAX_KEYS:
             self._of.popitem(last=False)
-        return budget.take(1.0, now_s)
+        return budget

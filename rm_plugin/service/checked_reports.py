@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
 from rm_plugin.service.claims import AppFacts, CheckedContent, Cuts, checked_content
-from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.entries import AppEntries, AppEntry
 from themis.bids import AppReport
 from themis.choices import BundleRule
 from themis.cluster import Cluster
@@ -53,10 +53,18 @@ class CheckedReports:
         entries: The apps.
         rule: How the values of bundles count time after a lease.
         gpus_available: The number of GPUs of all machines that are not lost.
+        grantable_gpus: The most GPUs that an app can be granted now; None without a limit.
     """
 
-    def __init__(self, entries: AppEntries, rule: BundleRule, gpus_available: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        entries: AppEntries,
+        rule: BundleRule,
+        gpus_available: Callable[[], int],
+        grantable_gpus: Callable[[AppEntry], int | None],
+    ) -> None:
         self._entries, self._rule, self._gpus_available = entries, rule, gpus_available
+        self._grantable_gpus = grantable_gpus
         self._known: dict[str, _Known] = {}
 
     def check(self, snapshot: RoundSnapshot, claims: Mapping[str, AppReport]) -> dict[str, tuple[AppReport, Cuts]]:
@@ -67,7 +75,7 @@ class CheckedReports:
         contentions, checked = snapshot.contentions.by_app(list(claims)), {}
         for app_id, claim in claims.items():
             standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
-            facts = standing, cluster, available_gpus, entry.claimed_gpu_s, entry.grant_limit.at(now_s)
+            facts = standing, cluster, available_gpus, entry.claimed_gpu_s, self._grantable_gpus(entry)
             known = before.get(app_id)
             if known is None or not known.holds(claim, facts):
                 known = _Known(checked_content(claim, self.facts_of(snapshot, app_id)), claim, *facts)
@@ -94,5 +102,5 @@ class CheckedReports:
             lease_s=snapshot.lease_s,
             rule=self._rule,
             claimed_gpu_s=entry.claimed_gpu_s,
-            grantable_gpus=entry.grant_limit.at(snapshot.now_s),
+            grantable_gpus=self._grantable_gpus(entry),
         )

@@ -28,9 +28,6 @@ MAX_MESSAGES, MESSAGES_PER_S = 5_000.0, 200.0
 and after an absence of the ResourceManager all that happened meanwhile."""
 MAX_BYTES, BYTES_PER_S = 64.0 * 2**20, 2.0 * 2**20
 
-CLOSE_EVERY_S = 300.0
-"""Seconds in which an app may close as many GPUs as it can use, because the engine had no room there for its tasks."""
-
 _DECLARED_ANEW = 0.05
 """An app has declared itself anew if the time of all its phases changed by more than this share."""
 
@@ -112,13 +109,9 @@ class AppEntry:
     declared_time_s: float = 0.0
     messages: Budget = field(default_factory=lambda: Budget(MAX_MESSAGES, MESSAGES_PER_S), repr=False)
     message_bytes: Budget = field(default_factory=lambda: Budget(MAX_BYTES, BYTES_PER_S), repr=False)
-    closings: Budget = field(init=False, repr=False)
     shapes: Mapping[str, JobShape] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # In GPUs: as many as it can use, twice at once, and then once in a while.
-        gpus = self.spec.demand_max_gpus
-        self.closings = Budget(2.0 * gpus, gpus / CLOSE_EVERY_S)
         self.shapes = {job.job_id: job.shape for job in self.spec.jobs}
 
     @property

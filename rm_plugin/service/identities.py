@@ -137,7 +137,7 @@ class Identities:
         Raises:
             TooManyCallsError: Too many come from there.
         """
-        network = _network(address)
+        network = network_of(address)
         self._count(f"network {network}", f"readers without a token at {network}")
 
     def _count(self, key: str, who: str) -> None:
@@ -255,10 +255,10 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return what one reader has of addresses: one of IPv4, and of IPv6 all that share their first 64 bits.
 
-    >>> _network("::ffff:192.0.2.1"), _network("2001:db8::7")
+    >>> network_of("::ffff:192.0.2.1"), network_of("2001:db8::7")
     ('192.0.2.1/32', '2001:db8::/64')
     """
     try:

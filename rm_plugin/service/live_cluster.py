@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.service.budget import Budgets
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.round_runner import RoundRunner
@@ -22,6 +23,13 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_to_message, leases_to_message
 
 LOG = logging.getLogger("themis.rm")
+
+CLOSE_EVERY_S = 600.0
+"""Seconds in which a user's apps may close as many GPUs as the cluster has, since the engine had no room there."""
+
+UNUSED_S = 1.0
+"""GPUs that come back within this time after their grant were not used, as no program starts so fast; nor were those
+that come back within a tenth of a lease, if that is shorter."""
 
 DRAINED = "drained"
 """Key in the store: the machines that operators drain, as a JSON list."""
@@ -59,6 +67,9 @@ class LiveCluster:
         self._clock = clock
         self._rounds = rounds
         self._unfit_until_s: dict[GpuId, float] = {}
+        # By user, in parts of the cluster. By app, a user could begin anew with each app.
+        self._closings = Budgets(1.0, 1.0 / CLOSE_EVERY_S)
+        self._unused = Budgets(1.0, 1.0 / settings.lease.duration_s)
         self._update_version = 0
         self._message: tuple[Cluster, pb.Cluster] | None = None
         self.drained: frozenset[str] = frozenset()
@@ -70,10 +81,14 @@ class LiveCluster:
 
     def release(self, change: Change, app_id: str, message: pb.Release) -> None:
         """End the leases that an app gives back; ids of other apps' leases are ignored."""
-        mine = {lease.lease_id for lease in self._arbiter.table.of_app(app_id)}
-        ids = mine & set(message.lease_ids)
+        mine = {lease.lease_id: lease for lease in self._arbiter.table.of_app(app_id)}
+        ids = mine.keys() & set(message.lease_ids)
         if not ids:
             return
+        newest_s = change.now_s - min(UNUSED_S, self._settings.lease.duration_s / 10)
+        held = [mine[lease_id] for lease_id in ids if mine[lease_id].state is LeaseState.GRANTED]
+        if unused := sum(lease.granted_at_s > newest_s for lease in held):
+            change.then(lambda: self._note_unused(self._entries.get(app_id), unused))
         ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
         if message.no_room and self._settings.engine != "local":
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
@@ -102,6 +117,37 @@ class LiveCluster:
             # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
             change.then(lambda: self._close_unfit(gpus))
 
+    def _note_unused(self, entry: AppEntry, gpus: int) -> None:
+        """Count GPUs that came back before a task can have run on them.
+
+        Until the next round they are idle. Without a bound, the app that comes first could give all GPUs back in each
+        round, and no other app would ever have one.
+        """
+        budget, now_s = self._unused.of(_user(entry)), self._clock.now_s()
+        budget.spend(self._share(gpus), now_s)
+        if pause_s := budget.wait_s(now_s):
+            LOG.warning("%s gives back GPUs unused too often: no more for %.1f s", _user(entry), pause_s)
+            asyncio.get_running_loop().call_later(pause_s, self._rounds().trigger, "demand")
+
+    def grantable_gpus(self, entry: AppEntry) -> int | None:
+        """Return the most GPUs that an app can be granted now. None without a limit.
+
+        It is what the engine is believed to grant. While its user's apps give back too much unused, it is what it has.
+        """
+        now_s = self._clock.now_s()
+        limit = entry.grant_limit.at(now_s)
+        if not self._unused.of(_user(entry)).wait_s(now_s):
+            return limit
+        held = len(self._arbiter.table.live_of(entry.app_id))
+        return held if limit is None else min(held, limit)
+
+    def unused_words(self, entry: AppEntry) -> str:
+        """Return, for users, that an app gets no GPUs since too many came back unused. Empty otherwise."""
+        pause_s = self._unused.of(_user(entry)).wait_s(self._clock.now_s())
+        if not pause_s:
+            return ""
+        return f"too many GPUs of this user's apps came back unused: no more for {max(1.0, pause_s):.0f} s"
+
     def note_grants(self, entry: AppEntry) -> None:
         """End the limit of an app whose newest heartbeat shows that the engine grants it more."""
         limit, heartbeat = entry.grant_limit, entry.heartbeat
@@ -118,12 +164,16 @@ class LiveCluster:
     def _may_close(self, entry: AppEntry, gpus: Collection[GpuId], now_s: float) -> bool:
         """Whether GPUs are closed because an app says that the engine has no room there.
 
-        An app has a budget of such words: one that always says so must not close the machines for others.
+        A user has a budget of such words: one whose apps always say so must not close the machines for others.
         """
-        if entry.closings.take(len(gpus), now_s):
+        if self._closings.take(_user(entry), now_s, self._share(len(gpus))):
             return True
         LOG.warning("%s says too often that the engine has no room: %d GPUs stay open", entry.app_id, len(gpus))
         return False
+
+    def _share(self, gpus: int) -> float:
+        """Return the part of the cluster that these GPUs are."""
+        return gpus / max(1, self._arbiter.cluster.gpus)
 
     def release_unheld(self, change: Change, app_id: str, held: Collection[int]) -> None:
         """Release expiring leases that a new attempt does not run on."""
@@ -287,6 +337,11 @@ class LiveCluster:
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(cluster=update))
+
+
+def _user(entry: AppEntry) -> str:
+    """Return the user of an app; an app without one has its own."""
+    return entry.owner.user or entry.app_id
 
 
 def _headroom_gpus(message: pb.Release | pb.Heartbeat) -> int | None:

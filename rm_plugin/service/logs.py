@@ -18,6 +18,9 @@ _READING_BYTES = 4 * 1024 * 1024
 _MASTER_LOG = re.compile(r"am-[0-9]{1,9}\.log")
 _TASK_LOG = re.compile(r"task-[0-9]{1,6}\.log")
 
+_TAIL_BYTES = 16 * 1024 * 1024
+"""How far back the last lines of a log are searched. A task can make its log seem exabytes long, all of them zeros on
+no disk, so that a search to the beginning would take years."""
 
 MAX_PART_BYTES = 1024 * 1024
 """The most bytes of a log that a page reads at once."""
@@ -142,19 +145,23 @@ class LogFollower:
 
 
 def _tail_offset(folder: Path, names: tuple[str, ...], lines: int) -> int:
-    """Where the last `lines` lines of a log begin; an unfinished line counts. 0 for a log that cannot be read."""
+    """Where the last `lines` lines of a log begin, at most `_TAIL_BYTES` before its end; an unfinished line counts.
+
+    Returns 0 for a log that cannot be read.
+    """
     try:
         file = os.fdopen(open_below(folder, *names), "rb")
     except OSError:
         return 0
     with file:
         begin = file.seek(0, os.SEEK_END)
+        least = max(0, begin - _TAIL_BYTES)
         # A line break at the very end of the file separates nothing.
         breaks = lines
         if begin and _read_at(file, begin - 1, 1) != b"\n":
             breaks -= 1
-        while begin > 0:
-            begin, end = max(0, begin - _CHUNK_BYTES), begin
+        while begin > least:
+            begin, end = max(least, begin - _CHUNK_BYTES), begin
             data = _read_at(file, begin, end - begin)
             while data:
                 at = data.rfind(b"\n")
@@ -164,7 +171,7 @@ def _tail_offset(folder: Path, names: tuple[str, ...], lines: int) -> int:
                     return begin + at + 1
                 breaks -= 1
                 data = data[:at]
-        return 0
+        return least
 
 
 def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:

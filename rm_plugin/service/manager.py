@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +42,7 @@ from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
-from themis.attempt_proof import proves, rm_proof
+from themis.attempt_proof import has_session_marks, proves, rm_proof
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.queues_file import load_queues
@@ -193,7 +193,7 @@ class ResourceManager:
             return f"it is paused; `submarine app resume {entry.app_id}` brings it back"
         now_s = self.clock.now_s()
         wait = "" if entry.wait is None else entry.wait.text(now_s)
-        reasons = [entry.launch_wait or wait, entry.grant_limit.shown(now_s)]
+        reasons = [entry.launch_wait or wait, entry.grant_limit.shown(now_s), self.live_cluster.unused_words(entry)]
         if entry.heartbeat.unmet_gpus > 0:
             reasons += self.live_cluster.limits
         return "; ".join(filter(None, reasons))
@@ -492,6 +492,12 @@ class ResourceManager:
         return self._registered[2]
 
     # ---- for sessions ----
+
+    def sender_of(self, metadata: Mapping[str, str | bytes]) -> str:
+        """Return the app whose attempt opens a session with this metadata; empty for a stranger."""
+        app_id = str(metadata.get("themis-app", ""))
+        entry = self.entries.find(app_id)
+        return app_id if entry is not None and has_session_marks(metadata, entry.token_sha256) else ""
 
     async def greet(self, message: pb.Greeting) -> pb.Proof:
         """Return the proof that this is the ResourceManager of an attempt (`attempt_proof`).

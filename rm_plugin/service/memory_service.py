@@ -137,6 +137,7 @@ class MemoryService:
             clock=self.clock,
             notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
+            grantable_gpus=self.manager.live_cluster.grantable_gpus,
         )
 
     @property

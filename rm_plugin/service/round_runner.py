@@ -20,7 +20,7 @@ from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, Measu
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.checked_reports import CheckedReports
 from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid
-from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.market_folder import MarketFolder
@@ -80,6 +80,7 @@ class RoundRunner:
         clock: Clock,
         notify: Notify,
         before_round: Callable[[], None] = lambda: None,
+        grantable_gpus: Callable[[AppEntry], int | None] = lambda _entry: None,
     ) -> None:
         self._settings = settings
         self._arbiter = arbiter
@@ -103,7 +104,9 @@ class RoundRunner:
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
-        self._checked = CheckedReports(entries, settings.auction.bundle_rule, lambda: arbiter.gpus_available)
+        self._checked = CheckedReports(
+            entries, settings.auction.bundle_rule, lambda: arbiter.gpus_available, grantable_gpus
+        )
         self._last_reports = LastReports(settings.am_expiry_s)
         self.rounds = 0
         self.between_rounds = asyncio.Lock()

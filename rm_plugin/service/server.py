@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import uuid
 from collections import defaultdict
@@ -65,6 +66,7 @@ from themis.garbage import few_collections
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.queues import ONE_QUEUE
+from themis.web.connections import MAX_CONNECTIONS
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -78,11 +80,17 @@ _APPS_SHOWN = 10
 _ALLOCATIONS = 50_000
 """How rarely the garbage collector runs: with thousands of apps a look at all objects takes a tenth of a second."""
 
+_OTHER_HANDLES = MAX_CONNECTIONS + 256
+"""File handles for pages, the store, logs that are read, and programs that are started."""
+
 _MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
+    # Of a connection that says nothing, and of all of them: a stranger must not take the last file handles.
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.max_concurrent_streams", 1_000),
     # App masters that know a standby ping every ten seconds (`themis.addresses.keepalive_options`).
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
 ]
@@ -113,6 +121,12 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         load_queues(settings.queues)
     with few_collections(_ALLOCATIONS):
         return asyncio.run(_serve(settings, engine, standby=standby))
+
+
+def _max_connections() -> int:
+    """Return how many connections the service accepts: some file handles stay for pages, the store and programs."""
+    handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(handles // 4, handles - _OTHER_HANDLES)
 
 
 def _check_listeners(settings: RmSettings) -> None:
@@ -304,7 +318,8 @@ class Server:
         identities = self.manager.identities
         identities.tokens = restored_value(store, USER_TOKENS, dict[str, UserToken], {})
         self.manager.hooks.restore(restored_value(store, HOOKS, list[Delivery], []))
-        self._server = grpc.aio.server(options=_OPTIONS, interceptors=[Authentication(identities)])
+        options = [*_OPTIONS, ("grpc.max_allowed_incoming_connections", _max_connections())]
+        self._server = grpc.aio.server(options=options, interceptors=[Authentication(identities)])
         self._tls = load_tls(settings.tls)
         self.manager.certificate_expires_at_s = 0.0 if self._tls is None else self._tls.expires_at_s
         self._local_tokens = LocalTokens(identities, "" if self._tls is None else self._tls.authorities)
@@ -321,6 +336,7 @@ class Server:
             clock=clock,
             notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
+            grantable_gpus=self.manager.live_cluster.grantable_gpus,
         )
 
     async def start(self) -> str:

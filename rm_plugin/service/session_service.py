@@ -12,7 +12,10 @@ import grpc
 
 from rm_plugin.service import session
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.identities import network_of
 from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.own_page import peer_address
+from rm_plugin.service.receiving import Receiving
 from rm_plugin.service.refusals import refusal_text
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
@@ -34,16 +37,22 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
 
     def __init__(self, manager: ResourceManager) -> None:
         self._manager = manager
+        self._receiving = Receiving()
 
     async def Session(
         self, request_iterator: AsyncIterator[pb.AmMessage], context: Context
     ) -> AsyncIterator[pb.RmMessage]:
         """One session: a greeting, which is answered with a proof, and the registration of the attempt."""
-        first = await self._first(request_iterator)
+        # Before anything is received: strangers can make the service hold a few messages of 16 MB, and no more, and an
+        # app master does not wait for theirs.
+        marks = dict(context.invocation_metadata() or ())
+        sender = self._manager.sender_of(marks) or network_of(peer_address(context.peer()))
+        slot = self._receiving.slot(sender)
+        first = await _first(request_iterator, slot)
         if first is not None and first.WhichOneof("body") == "greeting":
             proof = await _answered(self._manager.greet(first.greeting), context)
             yield pb.RmMessage(proof=proof)
-            first = await self._first(request_iterator)
+            first = await _first(request_iterator, slot)
         if first is None or first.WhichOneof("body") != "register":
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
             raise AssertionError("abort raises")
@@ -61,13 +70,6 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
                 await reader
             self._manager.disconnected(entry, stream)
 
-    async def _first(self, messages: AsyncIterator[pb.AmMessage]) -> pb.AmMessage | None:
-        """Return the next message of a session that has not registered; None if none comes in time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REGISTER_S):
-                return await anext(aiter(messages), None)
-        return None
-
     async def _read(self, messages: AsyncIterator[pb.AmMessage], entry: AppEntry, stream: session.Session) -> None:
         try:
             async for message in messages:
@@ -77,6 +79,14 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
                 await self._manager.receive(entry, stream, message)
         finally:
             stream.close()
+
+
+async def _first(messages: AsyncIterator[pb.AmMessage], slot: asyncio.Semaphore) -> pb.AmMessage | None:
+    """Return the next message of a session that has not registered; None if none comes in time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REGISTER_S), slot:
+            return await anext(aiter(messages), None)
+    return None
 
 
 async def _answered(work: Awaitable[_Answer], context: Context) -> _Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
 from themis.identity import NoIdentityError, NotAllowedError, TooManyCallsError
+from themis.web.connections import HANDSHAKE_S, IDLE_S, BoundedConnections
 from themis.web.elements import element
 from themis.web.frame import HEADERS, page
 
@@ -92,14 +94,40 @@ async def listen(
     Raises:
         InputError: The address cannot be listened at.
     """
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S, keepalive_timeout=IDLE_S)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        await _Site(runner, host, port, tls).start()
     except (OSError, OverflowError) as error:
         await runner.cleanup()
         raise InputError("a page cannot listen", value=f"{host}:{port}", remedy=str(error)) from error
     return runner, runner.addresses[0][1]
+
+
+class _Site(web.BaseSite):
+    """As `web.TCPSite`, with a bound on connections."""
+
+    __slots__ = ("_host", "_port")
+
+    def __init__(self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        super().__init__(runner, ssl_context=tls)
+        self._host, self._port = host, port
+
+    @property
+    def name(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            BoundedConnections(self._runner.server),
+            self._host,
+            self._port,
+            ssl=self._ssl_context,
+            ssl_handshake_timeout=HANDSHAKE_S if self._ssl_context else None,
+            backlog=self._backlog,
+        )
 
 
 def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.Response:

@@ -9,8 +9,6 @@ import pytest
 from liar import CLUSTER, MemoryEngine, Stage, spec_of, stage
 
 from rm_plugin.service import claims, session_service
-from rm_plugin.service.budget import Budget
-from rm_plugin.service.entries import CLOSE_EVERY_S
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -371,12 +369,6 @@ def full_everywhere(tmp_path, **changes):
 
 def test_no_room_on_this_machine_is_not_believed(tmp_path):
     assert full_everywhere(tmp_path) == 0
-
-
-def test_app_that_always_says_no_room_has_a_budget():
-    budget = Budget(2.0 * 4, 4 / CLOSE_EVERY_S)
-    closed = sum(4 for second in range(0, 3600, 30) if budget.take(4, float(second)))
-    assert closed <= 8 + 4 * 12
 
 
 def test_no_room_that_is_said_without_end_does_not_close_the_machines(tmp_path, caplog, monkeypatch):

@@ -41,6 +41,48 @@ done
 echo attacked
 """
 
+HOSTILE = """
+import os, signal, socket, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+job, app = os.environ["THEMIS_JOB_DIR"], os.path.dirname(os.path.dirname(os.environ["THEMIS_JOB_DIR"]))
+# What the service, as root, could read for its user, or wait for without end.
+os.mkfifo(job + "/task-1.log")
+os.symlink("/etc/shadow", job + "/task-2.log")
+os.symlink(os.environ["ANNS_LOG"], job + "/task-3.log")
+open(job + "/task-4.log", "wb").truncate(2**42)
+os.mkfifo(app + "/am-7.log")
+os.symlink(os.environ["STORE"], app + "/am-8.log")
+os.symlink("/etc", app + "/jobs/job-01")
+os.symlink("/dev/zero", job + "/history.jsonl")
+for source in ("/etc/shadow", os.environ["ANNS_LOG"]):
+    try:
+        os.link(source, job + "/task-5.log")
+    except OSError:
+        pass
+# Pages of other apps, and the service's own, as this user.
+for line in open("/proc/net/tcp").readlines()[1:]:
+    words = line.split()
+    if words[3] == "0A":
+        for path in ("/", "/status.json", "/logs.json", "/api/v1/apps/" + os.environ["ANNS"]):
+            answer = b""
+            try:
+                with socket.create_connection(("127.0.0.1", int(words[1][-4:], 16)), 1) as page:
+                    page.settimeout(1)
+                    page.sendall(f"GET {path} HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+                    while part := page.recv(65536):
+                        answer += part
+            except OSError:
+                pass
+            if b"learning_rate" in answer or b"task-0.log" in answer:
+                print("SAW", path, flush=True)
+stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True)
+print("y" * 5_000_000)
+print('{"iteration": 1e308, "loss": NaN}')
+print("attacked", flush=True)
+signal.pause()
+"""
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -170,6 +212,47 @@ def test_task_of_one_user_reaches_neither_the_service_nor_another_users_app(fold
             await rm.stub.Kill(pb.KillRequest(app_id=anns))
             assert await rm.until_ended(anns) == "KILLED"
             await rm.nothing_runs(anns)
+
+    asyncio.run(scenario())
+
+
+def test_files_and_processes_of_a_hostile_task_gain_and_hold_up_nothing(folder: Path) -> None:
+    python = python_for_all(folder)
+
+    async def scenario() -> None:
+        async with service(configured(folder, page="127.0.0.1:0"), python) as rm:
+            anns = await rm.submit(long_app(ANN))
+            await rm.event("checkpoint", anns)
+            environment = {
+                "STORE": str(rm.settings.state_dir / "rm.sqlite"),
+                "ANNS": anns,
+                "ANNS_LOG": str(rm.apps / anns / "jobs/job-00/task-0.log"),
+                "PYTHON": python,
+                "CODE": HOSTILE,
+            }
+            bobs = await rm.submit(shell_app(BOB, 'exec "$PYTHON" -c "$CODE"', environment))
+            log = rm.apps / bobs / "jobs/job-00/task-0.log"
+            async with asyncio.timeout(PATIENCE_S):
+                while not log.exists() or not log.read_bytes().endswith(b"attacked\n"):
+                    assert (await rm.wait(bobs, lambda _: True)).state != "FINISHED"
+                    await asyncio.sleep(0.2)
+            assert b"SAW" not in log.read_bytes()
+            for tail_lines in (0, 3):
+                request = pb.LogsRequest(app_id=bobs, tail_lines=tail_lines)
+                sources, text = set(), b""
+                async with asyncio.timeout(PATIENCE_S):
+                    async for chunk in rm.stub.Logs(request):
+                        sources.add(chunk.source)
+                        text += chunk.text.encode()
+                        if chunk.source == "job-00/task-4":
+                            # Zeros without end.
+                            break
+                assert sources <= {"am", "job-00/task-0", "job-00/task-4"}
+                assert b"root:" not in text and b"SQLite" not in text
+            await rm.stub.Kill(pb.KillRequest(app_id=bobs))
+            assert await rm.until_ended(bobs) == "KILLED"
+            await rm.nothing_runs(bobs)
+            assert (await rm.wait(anns, lambda _: True)).state == "RUNNING"
 
     asyncio.run(scenario())
 

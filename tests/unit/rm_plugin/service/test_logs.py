@@ -6,8 +6,9 @@ import threading
 import pytest
 from capped_cases import capped_log
 
-from rm_plugin.service.logs import LogFollower
+from rm_plugin.service.logs import _TAIL_BYTES, LogFollower
 from themis.errors import UnknownNameError
+from themis.files import MAX_NAMES, names_below
 
 JOBS = ("job-0", "job-1")
 
@@ -138,3 +139,22 @@ def test_followed_logs_skip_the_hole_of_a_capped_log(folder):
     kept = capped_log(path)
     assert "".join(chunk.text for chunk in follower.read()).endswith(kept)
     assert follower.read() == []
+
+
+def test_last_lines_of_a_log_of_exabytes_of_nothing_are_found_in_time(folder):
+    log = folder / "jobs/job-0/task-0.log"
+    with log.open("ab") as file:
+        file.truncate(2**40)
+    follower = in_time(lambda: LogFollower(folder, JOBS, "job-0", tail_lines=5))
+    assert follower._offsets == {("jobs", "job-0", "task-0.log"): 2**40 - _TAIL_BYTES}
+    with log.open("ab") as file:
+        file.write(b"\none\ntwo\n")
+    follower = in_time(lambda: LogFollower(folder, JOBS, "job-0", tail_lines=2))
+    assert shown(follower) == [("job-0/task-0", "one\ntwo\n")]
+
+
+def test_folder_with_too_many_names_is_read_in_part(folder, monkeypatch):
+    monkeypatch.setattr("themis.files.MAX_NAMES", 3)
+    for place in range(9):
+        (folder / "jobs/job-1" / f"task-{place}.log").touch()
+    assert len(names_below(folder, "jobs", "job-1")) == 3 < MAX_NAMES

@@ -328,6 +328,9 @@ class Context:
     def peer(self):
         return "unix:"
 
+    def invocation_metadata(self):
+        return ()
+
     async def abort(self, code, details):
         raise RefusedError(code.name, details)
 

@@ -1,0 +1,112 @@
+"""Bounds on what callers make the service hold: messages on their way, and streams that stay open.
+
+A message may have 16 MB. gRPC buffers it whole before a method sees it, and by default as many as callers send. So the
+service reads a few messages of each caller at a time. Of the others gRPC takes 64 kB, and its flow control stops the
+sender.
+
+Example: a user makes 1,000 submissions of 16 MB at once. Eight are received, the others wait. Another user's calls do
+not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import grpc
+
+from themis.errors import InputError
+from themis.identity import TooManyCallsError
+
+MAX_AT_ONCE = 8
+"""Messages of one caller that are received, or calls of one caller that are answered, at the same time."""
+
+MAX_STREAMS = 200
+"""Open streams of one caller, such as a `submarine app logs --follow`."""
+
+RECEIVE_S = 30.0
+"""Seconds within which a message must have come."""
+
+_Message = TypeVar("_Message")
+
+
+class Receiving:
+    """What is being received and streamed, by caller."""
+
+    def __init__(self) -> None:
+        # A caller without a call is forgotten: nobody else holds its semaphore.
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._streams: Counter[str] = Counter()
+
+    def slot(self, caller: str) -> asyncio.Semaphore:
+        """Return what a caller holds while one of its messages is received."""
+        return self._slots.setdefault(caller, asyncio.Semaphore(MAX_AT_ONCE))
+
+    @contextlib.contextmanager
+    def stream(self, caller: str) -> Iterator[None]:
+        """Count a stream of a caller while it is open.
+
+        Raises:
+            TooManyCallsError: It has `MAX_STREAMS` already.
+        """
+        if self._streams[caller] >= MAX_STREAMS:
+            raise TooManyCallsError("too many streams", value=caller, remedy=f"keep at most {MAX_STREAMS} open")
+        self._streams[caller] += 1
+        try:
+            yield
+        finally:
+            self._streams[caller] -= 1
+            if not self._streams[caller]:
+                del self._streams[caller]
+
+    def bounded(
+        self,
+        handler: Any,
+        caller: str,
+        refuse: Callable[[Any, Exception], Awaitable[None]],
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return a handler that answers as `handler` does, and itself receives the one message of a call.
+
+        Args:
+            handler: Of a method that takes one message.
+            caller: Who calls.
+            refuse: Ends a call with the status of an error.
+        """
+        codecs = (handler.request_deserializer, handler.response_serializer)
+
+        async def answer(requests: AsyncIterator[Any], context: Any) -> Any:
+            try:
+                async with self.slot(caller):
+                    return await handler.unary_unary(await first_of(requests), context)
+            except InputError as error:
+                await refuse(context, error)
+
+        async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            try:
+                async with self.slot(caller):
+                    request = await first_of(requests)
+                with self.stream(caller):
+                    async for message in handler.unary_stream(request, context):
+                        yield message
+            except InputError as error:
+                await refuse(context, error)
+
+        if handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(stream, *codecs)
+        return grpc.stream_unary_rpc_method_handler(answer, *codecs)
+
+
+async def first_of(messages: AsyncIterator[_Message]) -> _Message:
+    """Return the first message of a call.
+
+    Raises:
+        InputError: None came within `RECEIVE_S`, or the caller sent none.
+    """
+    with contextlib.suppress(TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(RECEIVE_S):
+            return await anext(aiter(messages))
+    raise InputError("no message came", value=f"{RECEIVE_S:g} s", remedy="send the call again")

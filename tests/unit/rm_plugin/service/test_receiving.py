@@ -1,0 +1,154 @@
+"""What callers can make the service hold: no message of a stranger, few of a user at a time, few open streams."""
+
+import asyncio
+import contextlib
+
+import grpc
+import pytest
+from service_cases import SPEC, known_token, registration
+from test_client_service import served
+
+from rm_plugin.service import receiving
+from themis.attempt_proof import has_session_marks, hashed, session_marks
+from themis.identity import TooManyCallsError
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+SUBMIT = "/themis.v1.ClientService/Submit"
+
+
+def play(tmp_path, scenario):
+    async def whole():
+        async with served(tmp_path) as (channel, rm):
+            await scenario(channel, rm)
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+async def silence():
+    """A message that never comes."""
+    await asyncio.Event().wait()
+    yield b""
+
+
+def slow_call(channel, metadata=()):
+    """A call whose message never comes."""
+    return channel.stream_unary(SUBMIT)(silence(), metadata=metadata)
+
+
+async def refusal(call):
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        async with asyncio.timeout(20):
+            await call
+    return raised.value
+
+
+async def token_of(rm, user):
+    token = await rm.manager.identities.add(rm.manager.changes, user, valid_s=100.0, by="root")
+    return (("authorization", f"Bearer {token}"),)
+
+
+@pytest.mark.parametrize("metadata", [(), (("authorization", "Bearer themis_guessed"),)])
+def test_call_without_identity_is_refused_before_its_message_comes(tmp_path, metadata):
+    async def scenario(channel, _rm):
+        assert (await refusal(slow_call(channel, metadata))).code() is grpc.StatusCode.UNAUTHENTICATED
+
+    play(tmp_path, scenario)
+
+
+def test_message_that_does_not_come_in_time_ends_its_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(receiving, "RECEIVE_S", 0.1)
+
+    async def scenario(channel, rm):
+        error = await refusal(slow_call(channel, await token_of(rm, "bob")))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "no message came" in error.details()
+
+    play(tmp_path, scenario)
+
+
+def test_slow_messages_of_one_user_hold_up_that_user_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(receiving, "MAX_AT_ONCE", 2)
+
+    async def scenario(channel, rm):
+        stub = rpc.ClientServiceStub(channel)
+        ann, bob = await token_of(rm, "ann"), await token_of(rm, "bob")
+        slow = [slow_call(channel, bob) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        assert len((await stub.List(pb.ListRequest(), metadata=ann, timeout=20)).apps) == 1
+        waiting = stub.List(pb.ListRequest(), metadata=bob)
+        done, _ = await asyncio.wait([asyncio.ensure_future(waiting.code())], timeout=0.5)
+        assert not done
+        slow[0].cancel()
+        assert len((await asyncio.wait_for(waiting, 20)).apps) == 1
+        slow[1].cancel()
+
+    play(tmp_path, scenario)
+
+
+def test_user_has_a_bounded_number_of_open_streams(tmp_path, monkeypatch):
+    monkeypatch.setattr(receiving, "MAX_STREAMS", 2)
+
+    async def scenario(channel, rm):
+        stub = rpc.ClientServiceStub(channel)
+        ann, bob = await token_of(rm, "ann"), await token_of(rm, "bob")
+
+        async def opened(metadata):
+            call = stub.Watch(pb.WatchRequest(follow=True), metadata=metadata)
+            await call.read()
+            return call
+
+        streams = [await opened(bob) for _ in range(2)]
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await opened(bob)
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        streams.append(await opened(ann))
+        streams[0].cancel()
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    streams.append(await opened(bob))
+                    break
+        for stream in streams:
+            stream.cancel()
+
+    play(tmp_path, scenario)
+
+
+def test_streams_and_slots_of_callers_without_calls_are_forgotten():
+    bounds = receiving.Receiving()
+    with bounds.stream("bob"), contextlib.suppress(TooManyCallsError):
+        assert bounds._streams == {"bob": 1}
+    slot = bounds.slot("bob")
+    assert bounds.slot("bob") is slot
+    del slot
+    assert not bounds._streams and not bounds._slots
+
+
+def test_strangers_who_open_sessions_do_not_hold_up_an_app_master(tmp_path, monkeypatch):
+    monkeypatch.setattr(receiving, "MAX_AT_ONCE", 1)
+
+    async def scenario(channel, rm):
+        entry = rm.entries.find("app-0001")
+        stub = rpc.ArbiterServiceStub(channel)
+        strangers = [stub.Session(), stub.Session(metadata=session_marks(hashed("guessed"), entry.app_id, "once"))]
+        await asyncio.sleep(0.3)
+        call = stub.Session(metadata=session_marks(hashed(known_token(entry)), entry.app_id, "once"))
+        await call.write(pb.AmMessage(register=registration(entry)))
+        assert (await asyncio.wait_for(call.read(), 20)).registered.app_id == entry.app_id
+        for each in (call, *strangers):
+            each.cancel()
+
+    play(tmp_path, scenario)
+
+
+def test_marks_of_a_session_are_those_of_one_token_and_one_app():
+    marks = dict(session_marks(hashed("token"), "app-0001", "once"))
+    assert has_session_marks(marks, hashed("token"))
+    assert not has_session_marks(marks, hashed("another"))
+    assert not has_session_marks(marks, "")
+    assert not has_session_marks({**marks, "themis-app": "app-0002"}, hashed("token"))
+    assert not has_session_marks({**marks, "themis-nonce": "twice"}, hashed("token"))
+    assert not has_session_marks({**marks, "themis-mark": b"\xff"}, hashed("token"))
+    assert not has_session_marks({}, hashed("token"))
+    assert SPEC.user not in str(marks) and "token" not in marks.values()
