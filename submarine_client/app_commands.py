@@ -7,13 +7,14 @@ from argparse import Namespace
 
 from submarine_client.advice import advice
 from submarine_client.app_list import Selection
-from submarine_client.as_json import app_object, dump, spec_object
+from submarine_client.as_json import dump, spec_object
 from submarine_client.events import FREQUENT, event_line, event_object
 from submarine_client.groups import load_app
 from submarine_client.resuming import resumed, spec_of
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
-from submarine_client.status import is_paused
+from themis.wire.app_document import app_document
+from themis.wire.app_status import is_paused
 
 
 def submit(session: Session, arguments: Namespace) -> int:
@@ -87,7 +88,7 @@ def show(session: Session, arguments: Namespace) -> int:
     with session.connect() as client:
         app = client.show(arguments.app)
     if arguments.json:
-        session.terminal.say(dump(app_object(app)))
+        session.terminal.say(dump(app_document(app)))
     else:
         session.terminal.show(app_text(app, session.terminal.width))
     return OK
@@ -126,10 +127,12 @@ def resubmit(session: Session, arguments: Namespace) -> int:
 
 
 def events(session: Session, arguments: Namespace) -> int:
-    """Print what happened to an app. As JSON, each event is a line."""
+    """Print what happened to an app, by time. As JSON, each event is a line."""
     with session.connect() as client:
         app = client.show(arguments.app)
-        for event in client.watch(app.app_id, follow=arguments.follow):
+        seen = client.watch(app.app_id, follow=arguments.follow)
+        # App masters report what happened a moment ago, so the log is not quite in the order of times.
+        for event in seen if arguments.follow else sorted(seen, key=lambda event: event.time_s):
             if arguments.all or event.kind not in FREQUENT:
                 line = event_line(event, app.device_noun, session.terminal.width)
                 session.terminal.say(json.dumps(event_object(event)) if arguments.json else line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from submarine_client import status
 from submarine_client.connection import Connection
 from submarine_client.show import waiting_text
 from submarine_client.table import MISSING, age, moment, percent, shortened, table
@@ -13,6 +12,7 @@ from submarine_client.terminal import UNLIMITED, harmless
 from themis.lifecycle import WAITING, AppState
 from themis.rho import HEADLINE, rho_text
 from themis.values import Value
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 
 NEWEST = "newest"

@@ -23,7 +23,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
-from submarine_client import status
 from submarine_client.address import rm_address
 from submarine_client.app_list import NEWEST, Selection, select
 from submarine_client.connection import Connection
@@ -35,6 +34,7 @@ from submarine_client.usage import cluster_object
 from themis.apps import AppSpec, HyperParameter
 from themis.errors import InputError, ThemisError
 from themis.values import Value
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 
 _POLL_S = 1.0

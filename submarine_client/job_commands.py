@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from submarine_client import job_app
 from submarine_client.address import rm_address
 from submarine_client.app_commands import selection
-from submarine_client.as_json import app_object, dump
+from submarine_client.as_json import dump
 from submarine_client.job_flags import Given, parse_flags, wants_help
 from submarine_client.job_help import help_text
 from submarine_client.job_yaml import merge, read_job_yaml
@@ -22,6 +22,7 @@ from submarine_client.terminal import harmless
 from themis.config.tuner_settings import SINGLE
 from themis.parser import version_line
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_document import app_document
 
 
 def read_options(words: Sequence[str]) -> Given:
@@ -68,7 +69,7 @@ def show(session: Session, arguments: Namespace) -> int:
     """Show the paths of one job's data."""
     with session.connect() as client:
         app = client.show(arguments.name, environment=True)
-    session.terminal.say(dump(app_object(app)) if arguments.json else meta_info(app))
+    session.terminal.say(dump(app_document(app)) if arguments.json else meta_info(app))
     return OK
 
 

@@ -135,7 +135,9 @@ def _add_app_verbs(verbs: _Verbs) -> None:
         _submission(),
     )
     events = verbs.add("events", app_commands.events, "what happened to an app, a line per event", _json())
-    events.add_argument("-f", "--follow", action="store_true", help="go on until the app has ended")
+    events.add_argument(
+        *("-f", "--follow"), action="store_true", help="go on until the app has ended; then as they come, not by time"
+    )
     events.add_argument("--all", action="store_true", help="also the progress of jobs, which comes with each heartbeat")
     kill = verbs.add("kill", app_commands.kill, "end apps", _reason())
     for verb in (show, logs, resume, resubmit, events):

@@ -12,10 +12,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from submarine_client import status
 from submarine_client.colours import has_colours, with_colours
 from submarine_client.show import end_line, progress_line
 from submarine_client.terminal import Terminal
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 
 _BAR_WIDTH = 20

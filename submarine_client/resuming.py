@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from submarine_client import status
 from themis.apps import AppSpec
 from themis.errors import InputError
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 

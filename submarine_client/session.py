@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import field
 
 from submarine_client.app_list import Selection, list_text, select, wide_text
-from submarine_client.as_json import app_object, dump
+from submarine_client.as_json import dump
 from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
-from submarine_client.status import has_ended, is_at_rest, is_paused, succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.apps import AppSpec
@@ -20,6 +19,8 @@ from themis.interruption import dealt_with
 from themis.streams import write_stderr
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_document import app_document
+from themis.wire.app_status import has_ended, is_at_rest, is_paused, succeeded
 
 OK = 0
 APP_FAILED = 1
@@ -76,7 +77,7 @@ class Session(Value, frozen=True, kw_only=True):
 
     def _say_apps(self, apps: Sequence[pb.AppStatus], more: int, output: str, what: str) -> None:
         if output == "json":
-            self.terminal.say(dump([app_object(app) for app in apps]))
+            self.terminal.say(dump([app_document(app) for app in apps]))
         elif not apps:
             self.terminal.note(f"no {what}")
         elif output == "name":

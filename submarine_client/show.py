@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
 from submarine_client.terminal import UNLIMITED, fields, harmless
 from themis.apps import AppSpec, ProgramSpec
 from themis.code_archive import files_in
 from themis.config.tuner_settings import gpus_at_once
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, rho_text
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from submarine_client import status
 from submarine_client.table import MISSING, seconds, table
 from submarine_client.terminal import UNLIMITED, wrapped
 from themis.values import Value
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from submarine_client import status
 from submarine_client.connection import Connection
 from submarine_client.progress import Progress
 from themis.errors import ThemisError, UnreachableError
 from themis.values import Value
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 
 FIRST_RETRY_S = 0.5

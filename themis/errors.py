@@ -143,6 +143,10 @@ def _listed(name: str, known: Sequence[str], most: int) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like `name`, or None when none is close."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    """The known name that looks most like `name`, or None when none is close.
+
+    Dashes at the beginning do not count: they are no part of an option's name, and would make `--foo` look like `--f`.
+    """
+    bare = {each.lstrip("-"): each for each in known}
+    matches = difflib.get_close_matches(name.lstrip("-"), list(bare), n=1, cutoff=0.6)
+    return bare[matches[0]] if matches else None

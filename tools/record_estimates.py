@@ -16,10 +16,10 @@ from statistics import median
 
 from submarine_client.connection import Connection
 from submarine_client.rpc_errors import NotFoundError
-from submarine_client.status import has_ended
 from themis.errors import UnreachableError
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_status import has_ended
 
 
 class Seen(Value, frozen=True):

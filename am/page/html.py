@@ -23,7 +23,7 @@ def app_page(state: AmPageState) -> str:
         tiles(
             [
                 ("progress", percent(state.progress)),
-                ("rho", rho_text(state.rho)),
+                ("rho, themis", rho_text(state.rho)),
                 (f"{state.device_noun}s", len(state.leases)),
                 ("phase", f"{state.phase} of {state.phases}" if state.phases else MISSING),
                 ("tuner", state.tuner),
@@ -32,7 +32,7 @@ def app_page(state: AmPageState) -> str:
         section("Jobs", _jobs(state)),
         _tracked_runs(state),
         section(
-            "S by level",
+            "Slowdown by locality",
             _slowdowns(state),
             note="slowdown S: factor on the iteration time when a job's GPUs span this level; 1 means no slowdown",
         ),
@@ -78,7 +78,7 @@ def _jobs(state: AmPageState) -> Markup:
     rows = [
         (
             join((job.job_id, label("best")), " ") if job.job_id == state.best else job.job_id,
-            join((element("span", job.state, class_="bad" if job.state == JobState.FAILED else None), job.health), " "),
+            _state(job),
             f"{job.iteration}/{job.target_iteration}",
             number(job.loss),
             number(job.accuracy),
@@ -90,6 +90,11 @@ def _jobs(state: AmPageState) -> Markup:
         for job in state.jobs
     ]
     return table(heads, rows, numbers=heads[2:6])
+
+
+def _state(job: JobRow) -> Markup:
+    state = element("span", job.state, class_="bad" if job.state == JobState.FAILED else None)
+    return join((state, job.health), ": ") if job.health else state
 
 
 def _tracked_runs(state: AmPageState) -> Markup:

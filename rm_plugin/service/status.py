@@ -6,6 +6,7 @@ from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.app_estimates import Waiting
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
+from themis.config.tuner_settings import gpus_at_once
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, lease_to_message
@@ -47,11 +48,13 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         device_noun=manager.arbiter.cluster.device_noun,
         hosted=entry.app_id in manager.hosted,
         gpus_unmet=0 if entry.ended else entry.heartbeat.unmet_gpus,
+        app_page_url=manager.page_of(entry.app_id),
+        jobs_total=len(entry.spec.jobs),
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))
         status.folder = str(manager.folder(entry.app_id))
-        status.app_page_url = manager.page_of(entry.app_id)
+        status.demand_max_gpus = gpus_at_once(entry.spec)
         lines = manager.rounds.explanation(entry.app_id) if entry.is_active else ()
         status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
@@ -70,7 +73,7 @@ def _add_estimates(manager: ResourceManager, entry: AppEntry, status: pb.AppStat
 
 def waiting_message(waiting: Waiting) -> pb.AppWaiting:
     """Why an app has no more GPUs, on the wire."""
-    return pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of)
+    return pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of, ahead=waiting.ahead)
 
 
 def _seconds(interval: Interval) -> pb.Seconds:

@@ -27,6 +27,7 @@ _PUBLIC_STATUS = frozenset(
         *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun", "hosted"),
         *("submitted_at_s", "started_at_s", "finished_at_s", "attempts", "progress", "phase", "phases"),
         *("rho", "final_rho", "gpus", "gpus_unmet", "gpu_time_s", "leases", "app_page_url"),
+        *("jobs_total", "demand_max_gpus"),
     )
 )
 _PUBLIC_DETAIL = frozenset(
@@ -38,10 +39,11 @@ _PUBLIC_DETAIL = frozenset(
 
 
 def visible_status(
-    status: pb.AppStatus, owner: AppOwner, identity: Identity, *, environment: bool = False
+    status: pb.AppStatus, owner: AppOwner, identity: Identity | None, *, environment: bool = False
 ) -> pb.AppStatus:
     """Return the status of an app as a caller may see it. Clears the private fields of `status` itself.
 
+    An `identity` of None stands for a reader of the pages whom the ResourceManager does not know.
     Without `environment` a specification in it has the names of environment variables only.
     """
     if not environment:
@@ -49,7 +51,7 @@ def visible_status(
         # A map of a message skips names if it is changed while it is walked.
         for name in list(variables):
             variables[name] = HIDDEN
-    if not identity.controls(owner):
+    if identity is None or not identity.controls(owner):
         for field, _value in status.ListFields():
             if field.name not in _PUBLIC_STATUS:
                 status.ClearField(field.name)
@@ -59,8 +61,8 @@ def visible_status(
 def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = True) -> AppEntry:
     """Return an app as a reader of the pages may see it: the entry itself, or a new one with the public parts.
 
-    An `identity` of None stands for a reader whom the ResourceManager does not know. Without `whole` the entry is for a
-    list, which shows only public parts of the specification, and has the app's own one.
+    For `identity` see `visible_status`. Without `whole` the entry is for a list, which shows only public parts of the
+    specification, and has the app's own one.
     """
     if identity is not None and identity.controls(entry.owner):
         return entry
@@ -133,7 +135,7 @@ async def visible_events(
 ) -> list[StoredEvent]:
     """Return events as a caller may see them, without those of other users' app masters.
 
-    For `identity` see `visible_entry`. The owner of an app is looked up once, however many events it has.
+    For `identity` see `visible_status`. The owner of an app is looked up once, however many events it has.
 
     Raises:
         StoreError: The store, which has the archived apps, cannot be read.

@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-_MOST_COLUMNS = 5
+MOST_COLUMNS = 5
 """The most columns that fit on a narrow screen."""
 
 
@@ -63,7 +63,7 @@ def table(
 ) -> Markup:
     """A table; the columns whose heads are in `numbers` stand to the right. With an id `sort_as` readers sort it.
 
-    On a narrow screen a table of more than `_MOST_COLUMNS` columns shows the cells of a row below each other, each
+    On a narrow screen a table of more than `MOST_COLUMNS` columns shows the cells of a row below each other, each
     behind the head of its column.
     """
     right = frozenset(numbers)
@@ -77,7 +77,7 @@ def table(
         )
         body += f"<tr>{''.join(cells)}</tr>"
     sort = f' id="{markup(sort_as)}" data-sort=""' if sort_as else ""
-    kind = "scroll" if len(heads) <= _MOST_COLUMNS else "scroll stacked"
+    kind = "scroll" if len(heads) <= MOST_COLUMNS else "scroll stacked"
     return Markup(
         f'<div class="{kind}"{sort}><table><thead><tr>{head_row}</tr></thead><tbody>{body}</tbody></table></div>'
     )

@@ -345,20 +345,22 @@ class PhaseLeft(_message.Message):
     def __init__(self, jobs: _Optional[int] = ..., work_gpu_s: _Optional[float] = ..., longest_gpu_s: _Optional[float] = ..., gang_gpus: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state", "job_id")
+    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state", "job_id", "granted_at_s")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     GPU_INDEX_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_AT_S_FIELD_NUMBER: _ClassVar[int]
     lease_id: int
     machine_id: str
     gpu_index: int
     expires_at_s: float
     state: str
     job_id: str
-    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
+    granted_at_s: float
+    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ..., job_id: _Optional[str] = ..., granted_at_s: _Optional[float] = ...) -> None: ...
 
 class AmMessage(_message.Message):
     __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish", "rest", "greeting")
@@ -947,17 +949,19 @@ class AppEstimate(_message.Message):
     def __init__(self, first_gpu_s: _Optional[_Union[Seconds, _Mapping]] = ..., end_s: _Optional[_Union[Seconds, _Mapping]] = ...) -> None: ...
 
 class AppWaiting(_message.Message):
-    __slots__ = ("reason", "rank", "of")
+    __slots__ = ("reason", "rank", "of", "ahead")
     REASON_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     OF_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     reason: str
     rank: int
     of: int
-    def __init__(self, reason: _Optional[str] = ..., rank: _Optional[int] = ..., of: _Optional[int] = ...) -> None: ...
+    ahead: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, reason: _Optional[str] = ..., rank: _Optional[int] = ..., of: _Optional[int] = ..., ahead: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate", "hosted", "app_page_url", "gpus_unmet")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate", "hosted", "app_page_url", "gpus_unmet", "jobs_total", "demand_max_gpus")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1003,6 +1007,8 @@ class AppStatus(_message.Message):
     HOSTED_FIELD_NUMBER: _ClassVar[int]
     APP_PAGE_URL_FIELD_NUMBER: _ClassVar[int]
     GPUS_UNMET_FIELD_NUMBER: _ClassVar[int]
+    JOBS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    DEMAND_MAX_GPUS_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
     user: str
@@ -1041,7 +1047,9 @@ class AppStatus(_message.Message):
     hosted: bool
     app_page_url: str
     gpus_unmet: int
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ..., hosted: _Optional[bool] = ..., app_page_url: _Optional[str] = ..., gpus_unmet: _Optional[int] = ...) -> None: ...
+    jobs_total: int
+    demand_max_gpus: int
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ..., hosted: _Optional[bool] = ..., app_page_url: _Optional[str] = ..., gpus_unmet: _Optional[int] = ..., jobs_total: _Optional[int] = ..., demand_max_gpus: _Optional[int] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")

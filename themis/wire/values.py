@@ -267,18 +267,19 @@ def lease_to_message(lease: Lease) -> pb.Lease:
         expires_at_s=lease.expires_at_s,
         state=lease.state,
         job_id=lease.job_id,
+        granted_at_s=lease.granted_at_s,
     )
 
 
 def lease_from_message(message: pb.Lease, app_id: str) -> Lease:
-    """A lease of the app `app_id`, as its app master keeps it; the time of the grant is not on the wire."""
+    """A lease of the app `app_id`, as its app master keeps it."""
     if message.state not in LeaseState.__members__:
         raise InputError("unknown state of a lease", value=message.state)
     return Lease(
         lease_id=message.lease_id,
         gpu=GpuId(message.machine_id, message.gpu_index),
         app_id=app_id,
-        granted_at_s=0.0,
+        granted_at_s=message.granted_at_s,
         expires_at_s=message.expires_at_s,
         state=LeaseState(message.state),
         job_id=message.job_id,

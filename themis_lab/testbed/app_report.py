@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from submarine_client import status
 from themis.rho import RhoDefinition
+from themis.wire import app_status as status
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 from themis_lab.testbed.events import Event

@@ -12,13 +12,13 @@ import yaml
 from rich.console import Console
 
 from submarine_client.connection import Connection
-from submarine_client.status import has_ended
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import ThemisError, UnreachableError
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_status import has_ended
 from themis_lab.testbed.collector import Collector
 from themis_lab.testbed.engines import EngineSetting, running_engine
 from themis_lab.testbed.environment import environment

@@ -13,10 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from submarine_client.status import has_ended, rho
 from submarine_client.table import percent
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_status import has_ended, rho
 from themis.wire.values import cluster_from_message
 
 PLAIN_EVERY_S = 5.0

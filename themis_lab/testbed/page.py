@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from themis.rho import HEADLINE, RhoDefinition
+from themis.web.elements import element, facts
 from themis_lab.testbed import plots
 from themis_lab.testbed.colours import app_colours
 from themis_lab.testbed.outcome import by_engine, failed_conditions, shown
@@ -67,7 +68,7 @@ def page(record: RunRecord, report: Report) -> str:
         _section("Device types", devices_table(report), note=_DEVICES_NOTE),
         _section("Speeds", speeds_table(report), note=_SPEEDS_NOTE),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
-        _section("Finish-time fairness by definition", rho_table(report), note=_DEFINITIONS_NOTE),
+        _section("Finish-time fairness by definition", _DEFINITIONS + rho_table(report), note=_DEFINITIONS_NOTE),
         _section("What went wrong", troubles_table(record), note=_TROUBLES_NOTE),
         _section("Overheads", overheads_table(report)),
         _section("Audit", audit_table(report), note=_AUDIT_NOTE),
@@ -90,8 +91,9 @@ _FINAL_NOTE = (
     f"By the definition <code>{HEADLINE}</code>: the time to the end over {HEADLINE.sentence}. "
     "Filled bars are real apps, hatched ones replayed."
 )
-_DEFINITIONS_NOTE = "Never compare across definitions. Each is the time to the end over an ideal time. " + " ".join(
-    f"<code>{each}</code>: {each.sentence}{' (depends on the schedule)' if each.depends_on_schedule else ''}."
+_DEFINITIONS_NOTE = "Never compare across definitions. Each is the time to the end over an ideal time:"
+_DEFINITIONS = facts(
+    (element("code", each), f"{each.sentence}{' (depends on the schedule)' if each.depends_on_schedule else ''}")
     for each in RhoDefinition
 )
 _LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."

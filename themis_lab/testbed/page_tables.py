@@ -8,6 +8,7 @@ from typing import Any
 
 from themis.event_words import sentence
 from themis.rho import HEADLINE
+from themis.web.elements import MOST_COLUMNS
 from themis_lab.testbed.app_report import RHO_DEFINITIONS
 from themis_lab.testbed.outcome import shown
 from themis_lab.testbed.report import Report
@@ -230,14 +231,18 @@ def facts_table(report: Report) -> str:
 
 
 def table(heads: Iterable[str], rows: Iterable[Sequence[Cell]], *, first_number: int) -> str:
-    """A table whose columns are numbers from `first_number` on."""
+    """A table whose columns are numbers from `first_number` on. A wide one is stacked as those of the pages are."""
+    names = [text(name) for name in heads]
     head = "".join(
-        f'<th class="{"number" if index >= first_number else ""}">{text(name)}</th>' for index, name in enumerate(heads)
+        f'<th class="{"number" if index >= first_number else ""}">{name}</th>' for index, name in enumerate(names)
     )
-    body = "".join(
-        "<tr>" + "".join(f'<td class="{name}">{content}</td>' for content, name in row) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    body = ""
+    for row in rows:
+        cells = zip(names, row, strict=True)
+        body += "<tr>" + "".join(f'<td class="{kind}" data-head="{name}">{cell}</td>' for name, (cell, kind) in cells)
+        body += "</tr>"
+    kind = "scroll" if len(names) <= MOST_COLUMNS else "scroll stacked"
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _numbers(*values: tuple[Any, int]) -> list[Cell]:

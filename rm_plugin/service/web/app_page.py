@@ -252,7 +252,7 @@ def _tracked_runs(entry: AppEntry) -> list[Markup]:
 
 def _job_state(job: pb.JobStatus) -> Markup:
     state = element("span", job.state or MISSING, class_="bad" if job.state == JobState.FAILED else None)
-    return join((state, job.health), " ") if job.health else state
+    return join((state, job.health), ": ") if job.health else state
 
 
 def _end(lease: Lease, now_s: float) -> str:

@@ -100,13 +100,14 @@ class EventIndex:
         return [record for record, _ in zip(newest, range(limit), strict=False)]
 
     def events_of(self, app_id: str) -> list[StoredEvent]:
-        """Return an app's newest events, newest first, without its jobs' progress.
+        """Return an app's newest events by time, newest first, without its jobs' progress.
 
-        Leases that change together are one event, whose `gpu` lists their GPUs.
+        App masters report what happened a moment ago, so the log is not quite in this order. Leases that change
+        together are one event, whose `gpu` lists their GPUs.
 
         Returns an empty list for an app that is not among the last `APPS_KEPT` with events.
         """
-        return list(reversed(self._events.get(app_id, ())))
+        return sorted(self._events.get(app_id, ()), key=lambda event: (event.time_s, event.sequence), reverse=True)
 
     def take(self, event: StoredEvent) -> None:
         """Add the next event of the log."""

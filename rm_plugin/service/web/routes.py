@@ -159,7 +159,7 @@ class Routes:
         """One app, whole."""
         page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
-        return json_answer(app_document(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
+        return json_answer(app_document(page_state, await self._entry(request.match_info["app_id"])))
 
     async def act(self, request: web.Request) -> web.Response:
         """Pause, resume or kill an app. The answer is the app after that, without its jobs."""

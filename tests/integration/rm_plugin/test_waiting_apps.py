@@ -11,12 +11,12 @@ from authorized_stub import LocalStub
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 from msgspec.structs import replace
 
-from submarine_client.status import shown_state
 from themis.apps import JobShape
 from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.lifecycle import WAITING
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.app_status import shown_state
 
 
 def at_grant(folder: Path) -> RmSettings:

@@ -301,6 +301,17 @@ def test_events_leave_out_the_progress_of_jobs(rm: FakeRm, capsys: pytest.Captur
     ]
 
 
+def test_events_are_in_the_order_of_their_times(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "FINISHED")
+    times_s = (1.0, 3.0, 2.0, 2.0)
+    rm.service.events = [
+        pb.Event(sequence=sequence, time_s=time_s, kind="app_state", app_id="a-1", detail='{"state": "RUNNING"}')
+        for sequence, time_s in enumerate(times_s, start=1)
+    ]
+    assert main(["app", "events", "a-1", "--json"]) == 0
+    assert [json.loads(line)["sequence"] for line in capsys.readouterr().out.splitlines()] == [1, 3, 4, 2]
+
+
 def test_top_sums_up_apps_by_user(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top"]) == 0
     assert capsys.readouterr() == ("", "submarine: no apps\n")
@@ -599,6 +610,8 @@ def test_help_is_exit_code_0(words: str, capsys: pytest.CaptureFixture[str]) -> 
         ("app submit missing.yaml", "cannot read missing.yaml"),
         ("job show", "--name"),
         ("job run --nam x", "did you mean '--name'"),
+        ("job run --workr_launch_cmd x", "did you mean '--worker_launch_cmd'"),
+        ("job run --foo x", "unknown flag of job run: '--foo'; known: --ca, --checkpoint_path, "),
     ],
 )
 def test_bad_usage_is_exit_code_2_on_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from submarine_client.app_list import list_text, wide_text
-from submarine_client.as_json import app_object, dump
+from submarine_client.as_json import dump
 from submarine_client.colours import with_colours
 from submarine_client.events import event_line
 from submarine_client.job_commands import meta_info
@@ -18,6 +18,7 @@ from submarine_client.show import app_text, end_line, jobs_table, progress_line
 from submarine_client.table import age, percent, seconds, table
 from submarine_client.terminal import UNLIMITED, Terminal
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_document import app_document
 
 NOON = 1_760_011_200.0  # 2025-10-09 12:00:00 UTC
 
@@ -114,7 +115,7 @@ def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
 
 @pytest.mark.parametrize(("phase", "phases", "shown"), [(0, 3, 1), (2, 3, 3), (3, 3, 3), (0, 0, None)])
 def test_phase_in_json_counts_from_1_to_the_last_phase(phase, phases, shown) -> None:
-    document = app_object(app(phase=phase, phases=phases))
+    document = app_document(app(phase=phase, phases=phases))
     assert (document["phase"], document["phases"]) == (shown, phases or None)
 
 
@@ -131,7 +132,7 @@ def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
 
 
 def test_waiting_app_shows_its_place_and_its_estimate() -> None:
-    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5)
+    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5, ahead=["app-0007"])
     first_gpu, end = pb.Seconds(median=600, low=60, high=900), pb.Seconds(median=math.inf, low=10, high=math.inf)
     shown = app(gpus=0, gpus_unmet=4, waiting=waiting, estimate=pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
     text = app_text(shown)
@@ -139,15 +140,15 @@ def test_waiting_app_shows_its_place_and_its_estimate() -> None:
     assert "Waits:          no GPU is free (place 2 of 5)\n" in text
     assert "First GPU:      in about 10:00 min (80 %: 60.0 s to 15:00 min)\n" in text
     assert "End:            not in sight\n" in text
-    document = app_object(shown)
-    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5}
+    document = app_document(shown)
+    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5, "ahead": ["app-0007"]}
     assert document["gpus_unmet"] == 4
     assert document["estimate"]["first_gpu_s"] == {"median": 600.0, "low": 60.0, "high": 900.0}
     assert document["estimate"]["end_s"] == {"median": None, "low": 10.0, "high": None}
 
 
 def test_app_that_can_use_no_more_has_null_for_waiting_and_estimate() -> None:
-    document = app_object(app())
+    document = app_document(app())
     assert document["waiting"] is None and document["estimate"] is None
 
 
@@ -206,7 +207,7 @@ def test_progress_and_end_fit_on_a_line() -> None:
 
 
 def test_json_has_null_for_unknown_values() -> None:
-    text = dump(app_object(app(rho=math.inf, final_rho={"themis": math.nan})))
+    text = dump(app_document(app(rho=math.inf, final_rho={"themis": math.nan})))
     value = json.loads(text)
     assert value["rho"] is None and value["final_rho"] == {"themis": None}
     assert value["finished_at_s"] is None
@@ -243,7 +244,7 @@ def test_a_hundred_percent_is_the_end_only() -> None:
 def test_progress_of_an_app_that_ended_short_of_its_target_is_unknown() -> None:
     short = app(state="FINISHED", phases=0, progress=math.nan)
     assert "State:          FINISHED, progress unknown\n" in app_text(short)
-    assert app_object(short)["progress"] is None
+    assert app_document(short)["progress"] is None
     assert "%" not in list_text([short], 0.0, 200)
 
 
@@ -263,7 +264,7 @@ def test_an_app_shows_its_page_at_the_resource_manager() -> None:
     shown = app(app_page_url="http://rm:8080/apps/app-0001", page_url="http://n1:9/")
     text = app_text(shown)
     assert "Page:           http://rm:8080/apps/app-0001\nIts own page:   http://n1:9/\n" in text
-    assert app_object(shown)["app_page_url"] == "http://rm:8080/apps/app-0001"
+    assert app_document(shown)["app_page_url"] == "http://rm:8080/apps/app-0001"
 
 
 def test_a_best_job_without_hyper_parameters_ends_with_its_score() -> None:
@@ -283,7 +284,7 @@ def test_a_declared_metric_has_its_own_name_and_mode() -> None:
 
 
 def test_a_wide_list_says_why_an_app_waits() -> None:
-    waits = app(gpus=0, waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5))
+    waits = app(gpus=0, waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5, ahead=["app-0007"]))
     assert wide_text([waits]).endswith("  no GPU is free (place 2 of 5)")
 
 
@@ -308,7 +309,7 @@ def test_job_health_and_s_by_level_are_shown():
     assert "S: SLOT" in text
     assert "1 (50 intervals)" in text
     assert "1.25 (estimated)" in text
-    first, second = app_object(shown)["jobs"]
+    first, second = app_document(shown)["jobs"]
     assert first["slowdown"]["slot"] == {"factor": 1.0, "intervals": 50, "spread": 0.01}
     assert (first["health"], second["health"]) == (None, "its loss is no number since iteration 7")
     assert "HEALTH" not in app_text(app())
@@ -318,7 +319,10 @@ def test_job_health_and_s_by_level_are_shown():
 def test_tracked_runs_are_shown() -> None:
     shown = app(jobs=[job(1, tracked_run="https://wandb.ai/me/digits/runs/1b2c"), job(2)])
     assert "job-01  https://wandb.ai/me/digits/runs/1b2c" in app_text(shown)
-    assert [each["tracked_run"] for each in app_object(shown)["jobs"]] == ["https://wandb.ai/me/digits/runs/1b2c", None]
+    assert [each["tracked_run"] for each in app_document(shown)["jobs"]] == [
+        "https://wandb.ai/me/digits/runs/1b2c",
+        None,
+    ]
     assert "TRACKED RUN" not in app_text(app())
 
 
@@ -340,7 +344,7 @@ def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
         assert "\nState: FINISHED" not in shown
     assert VISIBLE in app_text(one)
     assert VISIBLE in wide_text([one])
-    document = dump(app_object(one))
+    document = dump(app_document(one))
     assert json.loads(document)["name"] == EVIL
     assert all(each == "\n" or each.isprintable() for each in document)
 
@@ -415,7 +419,7 @@ def test_columns_without_room_stand_on_a_further_line_of_each_row():
 
 
 def test_wide_list_fits_a_terminal_and_loses_nothing():
-    waits = app(name="n" * 40, gpus=0, waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5))
+    waits = app(name="n" * 40, gpus=0, waiting=pb.AppWaiting(reason="no GPU is free", rank=2, of=5, ahead=["app-0007"]))
     narrow = wide_text([waits], 80)
     assert max(map(len, narrow.splitlines())) <= 80
     assert sorted(narrow.split()) == sorted(wide_text([waits]).split())

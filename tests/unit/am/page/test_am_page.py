@@ -455,6 +455,7 @@ def test_health_and_s_by_level_are_shown():
     assert "1 measured by 50 intervals" in shown
     assert "1.25 estimated" in shown
     assert HOSTILE not in shown
+    assert "<span>WAITING</span>: &lt;script" in shown
     assert "Not measured yet." in app_page(state())
     first, second = status_document(ill)["jobs"]
     assert first["slowdown"]["rack"] == {"factor": 1.25, "intervals": 0, "spread": 0.0}

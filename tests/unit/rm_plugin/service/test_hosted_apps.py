@@ -20,11 +20,11 @@ from rm_plugin.service.host_process import HostLostError, HostProcess
 from rm_plugin.service.memory_service import until
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
-from submarine_client.status import shown_state
 from themis.cluster import Cluster, Machine
 from themis.errors import InputError
 from themis.lifecycle import WAITING, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_status import shown_state
 from themis.wire.values import cluster_to_message
 
 SPECS = tuple(specs())

@@ -9,13 +9,13 @@ from web_cases import served
 
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
-from submarine_client.as_json import app_object
 from submarine_client.show import app_text
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TaskResources, TunerSpec
 from themis.bids import AppReport, GangDemand
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.speeds import Speeds
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_document import app_document
 from themis.wire.values import report_to_message
 
 HYBRID = Cluster(
@@ -119,7 +119,7 @@ def test_a_restart_under_another_policy_forgets_why_an_app_waits():
 
 def test_json_and_rest_have_the_explanation_of_allox():
     async def see(case, site, entries):
-        shown = app_object(app_status(case.manager, entries[0], whole=True))["explanation"]
+        shown = app_document(app_status(case.manager, entries[0], whole=True))["explanation"]
         return shown, (await site.json(f"/api/v1/apps/{entries[0].app_id}"))["explanation"]
 
     shown, rest = played("allox", [app("ann")], see)

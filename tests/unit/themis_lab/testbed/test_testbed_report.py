@@ -202,6 +202,16 @@ def test_page_states_emulation_and_replay(text: str):
     assert text.count('class="kind replay"') >= 4
 
 
+def test_wide_tables_are_stacked_on_narrow_screens(text: str):
+    wide = [part for part in text.split('<div class="')[1:] if part.startswith("scroll") and part.count("<th ") > 5]
+    assert wide and all(part.startswith("scroll stacked") for part in wide)
+    assert '<td class="" data-head="app">' in text
+
+
+def test_definitions_of_rho_are_a_list(text: str):
+    assert "<dt><code>fluid</code></dt><dd>the time on an ideal cluster that all apps share fairly" in text
+
+
 def test_user_names_are_escaped(text: str):
     assert "one &amp; two &lt;3&gt;" in text
     assert "<3>" not in text
