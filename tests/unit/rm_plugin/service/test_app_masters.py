@@ -594,3 +594,17 @@ def test_look_at_apps_of_which_nothing_is_due_starts_no_task(tmp_path):
         assert not case.manager.app_masters._being_checked
 
     run(scenario, tmp_path, None)
+
+
+def test_app_that_is_being_taken_care_of_does_not_keep_others_from_it(tmp_path):
+    async def scenario(case, engine):
+        for number in (1, 2):
+            entry = case.running(f"app-{number}")
+            case.manager.app_masters._watched[entry.app_id] = entry
+        first, second = case.manager.app_masters._watched
+        case.clock.advance_to(case.clock.now_s() + 86_400.0)
+        case.manager.app_masters._being_checked.add(first)
+        case.manager.app_masters.check_apps()
+        assert second in case.manager.app_masters._being_checked
+
+    run(scenario, tmp_path, None)

@@ -144,6 +144,15 @@ class TestPause:
 
         run(tmp_path, scenario)
 
+    @pytest.mark.parametrize(("lead_s", "lease_grace_s", "grace_s"), [(40.0, 20.0, 60.0), (1.0, 2.0, 10.0)])
+    def test_it_has_the_time_of_an_ending_lease_but_ten_seconds_at_least(
+        self, tmp_path, lead_s, lease_grace_s, grace_s
+    ):
+        async def scenario(rm):
+            assert rm.manager.app_masters._pause_grace_s == grace_s
+
+        run(tmp_path, scenario, lease={"checkpoint_lead_s": lead_s, "grace_s": lease_grace_s})
+
     def test_kill_of_an_app_that_is_about_to_pause_wins(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))

@@ -174,6 +174,25 @@ def test_silence_limit_is_that_of_app_masters_that_registered_or_start(tmp_path,
     run(scenario)
 
 
+@pytest.mark.parametrize(("silent_s", "reason"), [(299.0, ""), (301.0, "the app master is silent")])
+def test_app_master_that_yarn_may_start_again_has_the_time_of_a_start(tmp_path, silent_s, reason):
+    """YARN may have started its next attempt, which has yet to register. On other engines 30 s are the limit."""
+
+    async def scenario():
+        async with memory_service(tmp_path, am_expiry_s=30.0, am_start_s=300.0) as rm:
+            masters = rm.manager.app_masters
+            masters.settings = masters.settings.model_copy(update={"engine": "yarn"})
+            entry, session = await rm.registered(app("mine"))
+            rm.manager.disconnected(entry, session)
+            rm.clock.advance_to(rm.clock.now_s() + silent_s)
+            masters.check_apps()
+            await until(lambda: not masters._being_checked)
+            lost = [event.detail["reason"] for event in rm.store.events() if event.kind == "am_lost"]
+            assert lost == ([reason] if reason else [])
+
+    run(scenario)
+
+
 def test_lost_app_master_keeps_its_leases_except_those_that_end(tmp_path):
     async def scenario():
         async with memory_service(tmp_path) as rm:
