@@ -31,6 +31,8 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, cluster_from_message, lease_from_message
 
 _STARTS_REMEMBERED = 9
+_DRIFT = 1e-4
+"""By how much of the time that passes two clocks may drift apart; quartz clocks that nothing corrects do by half."""
 
 
 def kept_code(code: CodeArchive | None, content: bytes, folder: Path) -> Path | None:
@@ -70,6 +72,8 @@ class App(SearchedApp):
         spec = app_from_message(registered.spec)
         check_pattern(spec.metric, spec.name)
         self.cluster, cluster_view = registered_cluster(registered)
+        self._clock = clock
+        self._offset_s, self._offset_at_s, self._offset_error_s = 0.0, 0.0, math.inf
         self._set_times(registered)
         self.time_scale = registered.time_scale
         self.task_log_mb = registered.task_log_mb
@@ -91,9 +95,6 @@ class App(SearchedApp):
             checkpoint_uri=checkpoint_uri,
         )
         self.leases: dict[GpuId, Lease] = {}
-        self._clock = clock
-        self._offset_s = registered.now_s - clock.now_s()
-        self._offset_error_s = math.inf
         self._starts: deque[tuple[float, bool]] = deque(maxlen=_STARTS_REMEMBERED)
         self._reserved: frozenset[GpuId] = frozenset()
         self._given_back: set[int] = set()
@@ -108,10 +109,14 @@ class App(SearchedApp):
         """Set the clock by an answer of the ResourceManager. The quickest answer is the most exact (Cristian).
 
         Ignores an answer that arrived before its question, because the clock of this machine was set back meanwhile.
+
+        Example: an answer took 2 ms. A minute later the two clocks may have drifted apart by `_DRIFT` * 60 s = 6 ms, so
+        an answer that takes 5 ms is more exact by then.
         """
         round_trip_s = received_at_s - sent_at_s
-        if 0.0 <= round_trip_s < self._offset_error_s:
-            self._offset_error_s = round_trip_s
+        drifted_s = _DRIFT * (received_at_s - self._offset_at_s)
+        if 0.0 <= round_trip_s < self._offset_error_s + drifted_s:
+            self._offset_error_s, self._offset_at_s = round_trip_s, received_at_s
             self._offset_s = rm_now_s - (sent_at_s + received_at_s) / 2
 
     # ---- leases ----
@@ -167,6 +172,10 @@ class App(SearchedApp):
         self.take_leases(message.leases)
 
     def _set_times(self, registered: pb.Registered) -> None:
+        # Another ResourceManager may have another clock: a standby's machine, or a start after the clock was set.
+        self._offset_at_s = self._clock.now_s()
+        self._offset_s = registered.now_s - self._offset_at_s
+        self._offset_error_s = math.inf
         self.checkpoint_lead_s = registered.checkpoint_lead_s
         self.grace_s = registered.grace_s
         self.heartbeat_s = registered.heartbeat_s

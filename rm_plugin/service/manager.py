@@ -37,7 +37,7 @@ from rm_plugin.service.message_checks import (
     read_detail,
 )
 from rm_plugin.service.own_page import OwnPages
-from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.recorder import Recorder, search_text
 from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
@@ -429,7 +429,8 @@ class ResourceManager:
             InputError: `after` is not the mark of a page.
             StoreError: The store, which has the archived apps, cannot be read.
         """
-        is_found = partial(self._has_words, words=search.lower().split())
+        words = search.lower().split()
+        is_found = partial(self._has_words, words=words)
         found = filter(is_found, self.entries.newest_first(states, mark_key(after)))
         page = app_page(found, states=states, after=after, limit=limit)
         if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
@@ -439,10 +440,7 @@ class ResourceManager:
         has_ended, key = mark_key(after)
         # One more than the page holds shows whether there is another page.
         size, below = page_size(limit) + 1, -key if has_ended else math.inf
-        archived: list[AppEntry] = []
-        while len(archived) < size and (part := await self.recorder.archived_apps(below, states, size)):
-            archived += filter(is_found, part)
-            below = part[-1].number
+        archived = await self.recorder.archived_apps(below, states, words, size)
         everything = {entry.app_id: entry for entry in (*archived, *kept)}
         return app_page(sorted(everything.values(), key=list_key), states=states, after=after, limit=limit)
 
@@ -450,7 +448,7 @@ class ResourceManager:
         if not words:
             return True
         spec, queue = entry.spec, self.app_masters.queue(entry)
-        text = " ".join((entry.app_id, spec.name, spec.user, queue, self.shown_state(entry))).lower()
+        text = search_text(entry.app_id, spec.name, spec.user, queue, self.shown_state(entry))
         return all(word in text for word in words)
 
     def folder(self, app_id: str) -> Path:

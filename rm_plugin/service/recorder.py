@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.log_summary import SNAPSHOT, read_summary
-from rm_plugin.service.store import StateStore, StoredApp, StoredEvent, StoreTransaction
+from rm_plugin.service.store import StateStore, StoredApp, StoredEvent, StoreTransaction, app_number
 from themis.clock import Clock, ClockMark, boot_id
 from themis.cluster import Cluster
 from themis.errors import ThemisError
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 SNAPSHOT_EVERY = 2_000
 """After how many events a snapshot of the log's summary is written."""
+_SEARCHED_ROWS = 1_000
+"""How many archived apps a search reads at a time."""
 _PROBE_BYTES = 64 * 1024
 """The size of a test write. A disk with less free space would refuse the next round."""
 
@@ -184,9 +186,21 @@ class Recorder:
         """Wait for the next write."""
         await self._news.wait()
 
-    async def archived_apps(self, below: float, states: Collection[AppState], limit: int) -> tuple[AppEntry, ...]:
-        """Return archived apps by falling number, of numbers below `below`."""
-        return await self._read(lambda: _restored(self.store.archived_apps(below=below, states=states, limit=limit)))
+    async def archived_apps(
+        self, below: float, states: Collection[AppState], words: Sequence[str], limit: int
+    ) -> tuple[AppEntry, ...]:
+        """Return archived apps by falling number, of numbers below `below`, which have each of these words."""
+        return await self._read(lambda: self._archived_apps(below, states, words, limit))
+
+    def _archived_apps(
+        self, below: float, states: Collection[AppState], words: Sequence[str], limit: int
+    ) -> tuple[AppEntry, ...]:
+        found: list[AppEntry] = []
+        part_size = _SEARCHED_ROWS if words else limit
+        while len(found) < limit and (part := self.store.archived_apps(below=below, states=states, limit=part_size)):
+            found += _restored(app for app in part if _has_words(app, words))
+            below = app_number(part[-1].app_id)
+        return tuple(found[:limit])
 
     async def archived_app(self, reference: str) -> AppEntry | None:
         """Return the archived app of an id or name, or None if there is none that can be read."""
@@ -229,6 +243,23 @@ class Recorder:
         # Current waiters hold the old event; later ones get a fresh one.
         self._news.set()
         self._news = asyncio.Event()
+
+
+def search_text(app_id: str, name: str, user: str, queue: str, state: str) -> str:
+    """Return the text of an app in which a search looks for words."""
+    return f"{app_id} {name} {user} {queue} {state}".lower()
+
+
+def _has_words(app: StoredApp, words: Sequence[str]) -> bool:
+    """Whether a search finds an app that has ended. Only those found are restored, which takes most of the time."""
+    if not words:
+        return True
+    try:
+        spec = pb.AppSpec.FromString(app.spec)
+    except DecodeError:
+        return False
+    text = search_text(app.app_id, app.name, spec.user, spec.queue, app.state.value)
+    return all(word in text for word in words)
 
 
 def _restored(stored: Iterable[StoredApp]) -> tuple[AppEntry, ...]:

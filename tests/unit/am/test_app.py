@@ -201,6 +201,22 @@ class TestTimes:
         app.set_clock(50.0, 10.0, 9000.0)
         assert app.now_s() == pytest.approx(1000.9)
 
+    def test_old_answer_gives_way_to_a_slower_one_since_clocks_drift(self, app):
+        app.set_clock(50.0, 50.002, 1000.001)
+        app.set_clock(60.0, 60.005, 5000.0)
+        assert app.now_s() == pytest.approx(1000.0)
+        app.set_clock(110.0, 110.005, 1060.0)
+        assert app.now_s() == pytest.approx(999.9975)
+
+    def test_clock_is_that_of_the_resource_manager_which_took_over(self, app):
+        """A standby on a machine whose clock is five minutes ahead. Its answers are no quicker than the former's."""
+        app.set_clock(50.0, 50.001, 1000.0)
+        cluster = cluster_to_message(app.cluster)
+        app.registered_again(pb.Registered(now_s=1300.0, cluster=cluster, bundle_rule="continuation"))
+        assert app.now_s() == 1300.0
+        app.set_clock(50.0, 50.2, 1300.5)
+        assert app.now_s() == pytest.approx(1300.4)
+
     def test_restart_cost_is_median_of_recent_restarts(self, app):
         assert app.restart_s == PRIOR_RESTART_S[False]
         for seconds in (3.0, 100.0, 5.0):

@@ -194,7 +194,7 @@ class TestRecorder:
             with store.transaction() as transaction:
                 transaction.put_app(stored)
             assert await recorder.archived_app("odd") is None
-            assert await recorder.archived_apps(math.inf, (), 9) == ()
+            assert await recorder.archived_apps(math.inf, (), (), 9) == ()
 
         recorded(store, scenario)
         assert "app-0001 cannot be read" in caplog.text

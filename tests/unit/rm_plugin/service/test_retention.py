@@ -10,9 +10,10 @@ from event_log_cases import read_archive
 from service_cases import app, registration
 from web_cases import RmCase, served
 
-from rm_plugin.service import retention
+from rm_plugin.service import recorder, retention
 from rm_plugin.service.authentication import set_caller
 from rm_plugin.service.client_service import ClientService
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.store import StoreError
@@ -172,6 +173,31 @@ def test_search_finds_archived_and_kept_apps_by_all_of_its_words(tmp_path):
                     if not (mark := page.next_mark):
                         break
                 assert pages == found, search
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_search_restores_only_the_archived_apps_that_it_finds(tmp_path, monkeypatch, rows):
+    """To restore an app costs several times as much as to read its row."""
+    restored = []
+    restore = AppEntry.restored
+
+    def seen(stored):
+        restored.append(stored.app_id)
+        return restore(stored)
+
+    async def scenario():
+        monkeypatch.setattr(recorder, "_SEARCHED_ROWS", rows)
+        async with memory_service(tmp_path, **settings(keep_apps=0)) as rm:
+            await ended(rm, 5)
+            later(rm, 100.0)
+            await rm.manager.retention.archive_old()
+            monkeypatch.setattr(AppEntry, "restored", seen)
+            assert ids((await rm.manager.page_of_apps(search="app-0003", limit=2)).entries) == ["app-0003"]
+            assert restored == ["app-0003"]
+            queue = rm.manager.page_of_apps(search="default USER finished", limit=2)
+            assert ids((await queue).entries) == ["app-0005", "app-0004"]
 
     run(scenario)
 
