@@ -91,6 +91,7 @@ _OPTIONS = [
     # Of a connection that says nothing, and of all of them: a stranger must not take the last file handles.
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_concurrent_streams", 1_000),
+    ("grpc.http2.bdp_probe", 0),
     # App masters that know a standby ping every ten seconds (`themis.addresses.keepalive_options`).
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
 ]
