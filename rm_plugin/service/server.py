@@ -80,7 +80,7 @@ _APPS_SHOWN = 10
 _ALLOCATIONS = 50_000
 """How rarely the garbage collector runs: with thousands of apps a look at all objects takes a tenth of a second."""
 
-_OTHER_HANDLES = MAX_CONNECTIONS + 256
+_OTHER_HANDLES = MAX_CONNECTIONS + 128
 """File handles for pages, the store, logs that are read, and programs that are started."""
 
 _MESSAGE_BYTES = 16 * 1024 * 1024
@@ -91,6 +91,7 @@ _OPTIONS = [
     # Of a connection that says nothing, and of all of them: a stranger must not take the last file handles.
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_concurrent_streams", 1_000),
+    ("grpc.http2.bdp_probe", 0),
     # App masters that know a standby ping every ten seconds (`themis.addresses.keepalive_options`).
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
 ]
@@ -126,7 +127,7 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
 def _max_connections() -> int:
     """Return how many connections the service accepts: some file handles stay for pages, the store and programs."""
     handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return max(handles // 4, handles - _OTHER_HANDLES)
+    return max(handles // 2, handles - _OTHER_HANDLES)
 
 
 def _check_listeners(settings: RmSettings) -> None:

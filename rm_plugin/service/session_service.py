@@ -26,6 +26,9 @@ LOG = logging.getLogger("themis.rm")
 REGISTER_S = 30.0
 """Seconds within which a new session must send its greeting, and then register."""
 
+MAX_FIRST_BYTES = 256 * 1024
+"""The longest greeting or registration. The exception that ends a session keeps it until garbage is collected."""
+
 _Answer = TypeVar("_Answer")
 
 if TYPE_CHECKING:
@@ -82,10 +85,11 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
 
 
 async def _first(messages: AsyncIterator[pb.AmMessage], slot: asyncio.Semaphore) -> pb.AmMessage | None:
-    """Return the next message of a session that has not registered; None if none comes in time."""
+    """Return the next message of a session that has not registered; None if none comes in time, or a long one."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(REGISTER_S), slot:
-            return await anext(aiter(messages), None)
+            message = await anext(aiter(messages), None)
+            return message if message is not None and message.ByteSize() <= MAX_FIRST_BYTES else None
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aiohttp import web
 
-MAX_CONNECTIONS = 512
+MAX_CONNECTIONS = 320
 """Connections of one server at a time. A further one is closed at once."""
 
 IDLE_S = 30.0

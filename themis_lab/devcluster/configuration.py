@@ -51,16 +51,20 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 def configuration_files(spec: ClusterSpec, addresses: Addresses, layout: Layout) -> Mapping[str, str]:
     """Every file of the configuration folder, text by name."""
     core, hdfs = _core_site(spec, addresses, layout), _hdfs_site(addresses, layout)
-    yarn = _resource_manager(spec, addresses, layout) | _node_managers(spec)
+    yarn, capacity = _resource_manager(spec, addresses, layout) | _node_managers(spec), _capacity_scheduler()
     if spec.kerberos is not None:
         core.update(spec.kerberos.core_site())
         hdfs.update(spec.kerberos.hdfs_site())
         yarn.update(spec.kerberos.yarn_site())
+    if spec.acls:
+        yarn.update({"yarn.acl.enable": "true", "yarn.admin.acl": spec.user})
+        # By default every user administers every queue.
+        capacity["yarn.scheduler.capacity.root.acl_administer_queue"] = spec.user
     return {
         "core-site.xml": _xml(core),
         "hdfs-site.xml": _xml(hdfs),
         "yarn-site.xml": _xml(yarn),
-        "capacity-scheduler.xml": _xml(_capacity_scheduler()),
+        "capacity-scheduler.xml": _xml(capacity),
         "resource-types.xml": _xml({"yarn.resource-types": GPU}),
         "log4j.properties": _LOG4J,
         "hosts": _hosts(spec, addresses),

@@ -45,6 +45,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
             no node reports one.
         kerberos: Makes HDFS and YARN secure. Then `user` counts for nothing, and folders on HDFS are the caller's to
             make. None: Hadoop believes everybody.
+        acls: YARN checks who may view and end an application: its owner, whom its owner names, and `user`.
     """
 
     gpus: tuple[int, ...]
@@ -57,6 +58,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     kerberos: Kerberos | None = None
+    acls: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.gpus) <= MAX_NODES:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import sys
 
 import grpc
 import pytest
@@ -62,9 +64,50 @@ def test_message_that_does_not_come_in_time_ends_its_call(tmp_path, monkeypatch)
     async def scenario(channel, rm):
         error = await refusal(slow_call(channel, await token_of(rm, "bob")))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "no message came" in error.details()
+        assert "a call has one message: '0 in 0.1 s'" in error.details()
 
     play(tmp_path, scenario)
+
+
+def test_call_with_more_than_one_message_is_refused(tmp_path):
+    async def twice():
+        yield pb.ListRequest().SerializeToString()
+        yield pb.ListRequest().SerializeToString()
+
+    async def scenario(channel, rm):
+        method, token = "/themis.v1.ClientService/List", await token_of(rm, "bob")
+        assert (
+            "a call has one message" in (await refusal(channel.stream_unary(method)(twice(), metadata=token))).details()
+        )
+
+    play(tmp_path, scenario)
+
+
+def test_refused_submission_leaves_nothing_of_its_message(tmp_path):
+    received = []
+
+    async def scenario(channel, rm):
+        stub, token = rpc.ClientServiceStub(channel), await token_of(rm, "bob")
+        for _ in range(3):
+            error = await refusal(stub.Submit(pb.SubmitRequest(code=b"x" * 100_000), metadata=token))
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        # Nothing but this list and the argument of the call refers to them, without a collection of garbage.
+        assert [sys.getrefcount(received[place]) for place in range(3)] == [2] * 3
+
+    with pytest.MonkeyPatch.context() as patched:
+        only_one_of = receiving.only_one_of
+
+        async def noted(messages):
+            message = await only_one_of(messages)
+            received.append(message)
+            return message
+
+        patched.setattr(receiving, "only_one_of", noted)
+        gc.disable()
+        try:
+            play(tmp_path, scenario)
+        finally:
+            gc.enable()
 
 
 def test_slow_messages_of_one_user_hold_up_that_user_alone(tmp_path, monkeypatch):
