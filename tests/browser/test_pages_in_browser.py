@@ -430,6 +430,28 @@ CONTRAST = """() => {
 }"""
 
 
+def test_charts_have_no_white_on_dark_pages():
+    async def scenario():
+        async with opened("/apps/app-0001") as (page, _):
+            await page.emulate_media(color_scheme="dark")
+            await page.reload()
+            await page.wait_for_selector("#chart-losses canvas")
+            assert await page.evaluate(BRIGHTEST, "#chart-losses canvas") < 250
+
+    run(scenario)
+
+
+BRIGHTEST = """(canvas) => {
+  const drawn = document.querySelector(canvas);
+  const { data } = drawn.getContext("2d").getImageData(0, 0, drawn.width, drawn.height);
+  let most = 0;
+  for (let at = 0; at < data.length; at += 4) {
+    if (data[at + 3] === 255) most = Math.max(most, Math.min(data[at], data[at + 1], data[at + 2]));
+  }
+  return most;
+}"""
+
+
 def test_events_have_more_room_than_their_times_on_a_narrow_screen(of_ada):
     async def scenario():
         async with opened("/apps/app-0001", width=400) as (page, _):
@@ -472,7 +494,14 @@ def test_legend_without_a_pointer_on_its_chart_has_no_colons():
 @pytest.mark.parametrize("width", [1200, 400])
 def test_page_of_an_app_master_fits_and_the_console_is_empty(width, tmp_path):
     jobs = [
-        JobRow(job_id=f"job-{n}", state="RUNNING", iteration=3, target_iteration=9, hyper_parameters={"lr": 0.1 / 3})
+        JobRow(
+            job_id=f"job-{n}",
+            state="RUNNING",
+            iteration=3,
+            target_iteration=9,
+            hyper_parameters={"lr": 0.1 / 3},
+            tracked_run="https://tracker.example/team/a-project-with-a-long-name/runs/0123456789abcdef",
+        )
         for n in range(8)
     ]
     shown = AmPageState(
@@ -502,6 +531,8 @@ def test_page_of_an_app_master_fits_and_the_console_is_empty(width, tmp_path):
             await page.goto(url, wait_until="load")
             assert await page.inner_text("h1")
             assert await page.evaluate("document.documentElement.scrollWidth") == width
+            ends = "links => links.map(link => link.getBoundingClientRect().right)"
+            assert max(await page.locator("td a").evaluate_all(ends)) <= width
             await browser.close()
         await am_page.stop()
         assert complaints == []

@@ -7,6 +7,7 @@ import uuid
 import pytest
 import yaml
 from themis_on_docker import ENDED, ThemisOnDocker
+from travelling_code import check_that_code_travels
 
 from themis.docker_host import CONTAINER_SOCKET, RUN_LABEL, ContainerSpec, DockerError
 
@@ -67,6 +68,10 @@ def test_containers_have_limits_labels_and_only_their_folders(themis):
     shown = dict(line.split("=", 1) for line in task.exec_run("env").output.decode().splitlines())
     assert shown["NVIDIA_VISIBLE_DEVICES"] == "void"
     themis.client.kill(app_id)
+
+
+def test_code_travels_into_containers(themis):
+    check_that_code_travels(themis.folder, themis.address)
 
 
 def test_a_task_that_is_killed(themis):

@@ -302,7 +302,7 @@ class Chart {
         x: { time: kind.time, ...(x && { range: (_, low, high) => (this.isZoomed ? [low, high] : x) }) },
         y: { ...(log && { distr: 3 }), ...(y && { range: () => y }), ...(kind.isDownward && { dir: -1 }) },
       },
-      series: [kind.first ?? plain, ...kind.series.map((each) => ({ ...each, show: !this.hidden.has(each.label) }))],
+      series: [kind.first ?? plain, ...kind.series.map((each) => this.series(each))],
       axes: kind.axes,
       cursor: { focus: { prox: 20 } },
       focus: { alpha: 0.35 },
@@ -312,6 +312,11 @@ class Chart {
         setSelect: [(u) => { this.isZoomed = u.select.width > 0; }],
       },
     };
+  }
+
+  // The library fills points with white, which glares on dark pages.
+  series(each) {
+    return { ...each, show: !this.hidden.has(each.label), points: { fill: colour("--card"), ...each.points } };
   }
 
   // A click in the legend hides and shows a line; with this a key does too.
