@@ -61,13 +61,13 @@ class BoostingLines:
         return values
 
     def _of_catboost(self, found: re.Match[str]) -> NamedValues:
-        """Return the values of a line if less is better: the best value of the rounds so far falls."""
+        """Return the values of a line if less is better: the best or else the learnt value falls."""
         values = NamedValues(LinePlace(step=int(found["round"]) + 1))
         if values.place.step == 1:
             self._before = self._is_loss = None
-        if found["best"] is None:
+        if (falling := found["best"] or found["learn"]) is None:
             return values
-        best = float(found["best"])
+        best = float(falling)
         if self._is_loss is None and self._before is not None and best != self._before:
             self._is_loss = best < self._before
         self._before = best

@@ -1,8 +1,7 @@
-"""Lines that call the loss a cost, or give an error or a perplexity instead, as courses and early examples do.
+"""Lines that call the loss a cost, as courses and early examples do.
 
-Examples: `Cost after iteration 100: 0.69`, `Epoch: 0004 cost= 0.502`, `Epoch 3: train RMSE 0.5, test RMSE 0.6`,
-`Iter 300 .. NLL: 1.23`. Other costs are money and time, so a line has nothing else. A program that names losses too is
-compared by these.
+Examples: `Cost after iteration 100: 0.69`, `Epoch: 0004 cost= 0.502`. Other costs are money and time, so a line has
+nothing else. A program that names losses too is compared by these.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ from am.profiler.line_places import LinePlace
 from am.profiler.named_values import NamedValues
 from am.profiler.numbers import NUMBER
 
-_NAME = r"(?:cost|r?mse|mae|nll|ppl|perplexity)"
 _PLACE = r"(?:iteration|iter|epoch|step)"
-_SETS = r"(?:avg\.? |average |training |train[ _])?"
-_HELD_OUT = r"(?:val|valid|validation|test|dev)[ _]"
 _COST = re.compile(
-    rf"{_NAME} (?:after|at) (?P<name>{_PLACE}) (?P<count>[0-9]{{1,12}}) ?[:=] ?(?P<value>{NUMBER})"
+    rf"cost (?:after|at) (?P<name>{_PLACE}) (?P<count>[0-9]{{1,12}}) ?[:=] ?(?P<value>{NUMBER})"
     rf"|(?P<before>{_PLACE}) ?[:=]? ?(?P<at>[0-9]{{1,12}})[,:]? *(?:- |\| |\.{{2,3}} )?"
-    rf"(?:{_SETS}{_NAME} ?[:=]? ?(?P<cost>{NUMBER}))?"
-    rf"(?:[ ,|/-]{{0,3}}{_HELD_OUT}{_NAME} ?[:=]? ?(?P<held_out>{NUMBER}))?",
+    rf"(?:(?:avg\.? |average |training |train[ _])?cost ?[:=]? ?(?P<cost>{NUMBER}))?"
+    rf"(?:[ ,|/-]{{0,3}}(?:val|valid|validation|test|dev)[ _]cost ?[:=]? ?(?P<held_out>{NUMBER}))?",
     re.IGNORECASE,
 )
 

@@ -26,7 +26,7 @@ _SECTION = re.compile(
     rf"(?<![\w./-]){_SET}(?:[_ ](?:set|metrics|results|stats|error|loop|net output #[0-9]+))?"
     r"(?: *[\])|]| *: *(?!true|false|none|null|yes|no\b)[\[({a-z]| *= *\w{0,40}[\[({]| +- )"
     # `phase=val`
-    rf"|\b(?:phase|split|mode|stage|set|dataset|subset|type|prefix) ?[:=] ?{_SET}(?![\w./-])"
+    rf"|\b(?:phase|split|mode|stage|set|dataset|subset|type|prefix|collection) ?[:=] ?(?:training_)?{_SET}(?![\w.-])"
 )
 _TRAIN_SECTION = re.compile(r"\btrain(?:ing)?\b")
 
@@ -56,6 +56,12 @@ def text_start(text: str) -> int:
     found = _PREFIX.match(text)
     assert found is not None
     return found.end()
+
+
+def led_by_held_out(line: str) -> bool:
+    """Return whether a line begins with a word of held-out data, such as `Test: Total time 3 s`."""
+    text = line.lower()
+    return _LEAD.match(text, text_start(text)) is not None
 
 
 def held_out_parts(text: str, *, held_out: bool) -> HeldOutParts:

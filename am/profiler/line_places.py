@@ -12,8 +12,9 @@ _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,4}(?!,?[0-9])|[0-9]{1,15}"
 """A count, also one in groups of three digits: `12,000`."""
 
 _STEP = re.compile(
-    r"(?<!\w)(?P<name>global[ _]step|_step|optimizer[ _]step|step|iteration|iter|itr|it|num_updates|update"
-    rf"|batch_idx|batch|mini-?batch) *[:=#]? *[\[(]? *(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?"
+    r"(?<!\w)(?P<name>(?:global|optimizer|env)[ _]step|_step|(?:total_)?timesteps|step|iteration|iter|itr|it"
+    r"|num_updates|update|up\.|batch_idx|batch|mini-?batch)"
+    rf" *[:=#]? *[\[(]? *(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?"
     r"(?![\w%]|\.\d)"
 )
 _STEPS = re.compile(
@@ -21,6 +22,8 @@ _STEPS = re.compile(
 )
 """`steps: 40`. In a line with an epoch this may be the number of its steps."""
 
+_GLOBAL = frozenset(("global step", "global_step", "total_timesteps", "timesteps", "num_updates"))
+"""Names of a count over all epochs. They count before others."""
 _IN_EPOCH = frozenset(("batch", "batch_idx", "minibatch", "mini-batch"))
 _EPOCH = re.compile(
     r"(?<!\w)ep(?:och|\.)?(?:\((?:train|training)\))?(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
@@ -49,6 +52,7 @@ _HEAD = re.compile(
     # Behind that no sentence goes on: `Epoch 3 | 12 s`, but not `Epoch 3 was best`.
     r"\s*(?:[^\s\w].*)?"
 )
+_BLOCK = re.compile(r"\W{0,9}(?:(?:[a-z]{1,20} )?|.{0,100}? --? )(?:global[ _])?(?:step|iteration|iter)\W{1,3}[0-9]")
 
 
 class LinePlace(Value, frozen=True, kw_only=True):
@@ -126,6 +130,18 @@ def head_place(line: str) -> LinePlace | None:
     )
 
 
+def block_place(line: str) -> LinePlace | None:
+    """Return the place that a line without a loss gives to the block right below it. None for any other line.
+
+    The line begins with a step, or has one behind a dash: `Step 100 per-step time 0.3s`, `-- STEP: 24/1170 -- ..`.
+    """
+    text = line.lower()
+    if not _BLOCK.match(text, text_start(text)):
+        return None
+    place = line_place(text, len(text))
+    return None if place.step is None else place
+
+
 def _step(text: str, loss_at: int, epoch: re.Match[str] | None) -> tuple[int | None, int | None, bool]:
     """Return the step of a line, of how many, and whether it counts within its epoch."""
     if step := _best_step(text):
@@ -147,7 +163,7 @@ def _step(text: str, loss_at: int, epoch: re.Match[str] | None) -> tuple[int | N
 def _best_step(text: str) -> re.Match[str] | None:
     """Return the match of the step's name; a step over all epochs before one of an epoch."""
     found: Iterator[re.Match[str]] = _STEP.finditer(text)
-    return min(found, key=lambda match: match["name"] in _IN_EPOCH, default=None)
+    return min(found, key=lambda match: (match["name"] in _IN_EPOCH, match["name"] not in _GLOBAL), default=None)
 
 
 def _whole(digits: str | None) -> int | None:

@@ -10,16 +10,37 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from am.profiler.line_parts import HELD_OUT, TRAINED, HeldOutParts, held_out_parts
 from am.profiler.line_places import LinePlace, line_place
 from am.profiler.numbers import NUMBER
 from themis.values import Value
 
-_TOTAL = frozenset(
-    ("", "loss", "train", "training", "trn", "tr", "total", "avg", "average", "mean", "running", "batch", "minibatch")
-) | frozenset(("smooth", "smoothed", "current", "cur", "curr", "step", "epoch", "iter", "iteration", "lm", "overall"))
+_PLAIN = frozenset(("", "loss", "train", "training", "trn", "tr", "total", "overall"))
+_TOTAL = (
+    _PLAIN
+    | frozenset(
+        (
+            "avg",
+            "average",
+            "mean",
+            "running",
+            "batch",
+            "minibatch",
+            "smooth",
+            "smoothed",
+            "current",
+            "cur",
+            "curr",
+            "step",
+        )
+    )
+    | frozenset(("epoch", "iter", "iteration", "lm"))
+)
 """Words in the name of a training loss. Other words name a part of it, for example `box_loss`."""
 
 _NOT_MEASURED = frozenset(
@@ -29,6 +50,7 @@ _NOT_MEASURED = frozenset(
 # `loss=0.5.ckpt` is the name of a file. `0.6 -> 0.5` has the old value first.
 _AFTER = r"(?![\w%]|\.\w|-\d| *%| *-{0,2}> *[\d.])"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
+_SET_NAME = "train|training|val|valid|validation|eval|test|dev"
 _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
@@ -37,8 +59,17 @@ _LOSS = re.compile(
     # `loss (for one batch) at step 200: 0.69`
     rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
     rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
+    # `train loss 10 0.69`, `validation loss 10: 0.69`
+    r"(?: (?P<step>[0-9]{1,9})(?=(?:: +| )[-+]?[0-9]{1,20}\.[0-9]))?"
     rf"(?P<sep> *(?:[:=]|[-=]>) *| +is +(?![a-z])| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
 )
+_ERROR = re.compile(
+    r"(?<![\w./-])(?P<words>(?:[a-z]{2,12}[ _/-]){0,2})"
+    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpd|cost|err(?:or)?(?:-top1)?)"
+    rf"(?P<suffix>(?:[_/](?:{_SET_NAME}))?)(?P<sep> *[:=]+ *| +){_WRAPPED}(?P<value>{NUMBER})"
+    r"(?![\w]|\.\w|/| *-{0,2}> *[\d.]| {0,2}(?:[mu]?s|sec|secs|seconds|min|minutes|h|hours|usd|eur|[$€])\b)"
+)
+"""Measures of which less is better. They count where no losses are named, in lines with a step or an epoch."""
 _OF_SETS = re.compile(
     rf"\bloss(?:es)?[ :=(-]{{1,4}}(train|training)[ :=]{{1,3}}({NUMBER})[ ,;|/]{{1,4}}(?:and )?"
     r"(val|valid|validation|eval|test)[ :=]{1,3}(?=[-+.0-9ni])",
@@ -47,7 +78,8 @@ _OF_SETS = re.compile(
 """`LOSS train 0.69 valid 0.70`"""
 _ACCURACY = re.compile(
     rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}}\.? )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
-    rf"(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})(?: */ *(?P<of>[0-9]{{1,15}}))?(?P<percent> *%)?(?![\w]|\.\d)"
+    rf"(?P<suffix>(?:[_/](?:{_SET_NAME}))?)(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})"
+    r"(?: */ *(?P<of>[0-9]{1,15}))?(?P<percent> *%)?(?![\w]|\.\d)"
 )
 _DISCRIMINATOR, _GENERATOR = (
     re.compile(rf"(?<![\w./-])(?:loss[ _/-]?{side}|{side}[ _/-]?loss)(?:_(?:step|epoch))?[\s:=]{{1,3}}(?={NUMBER})")
@@ -55,10 +87,17 @@ _DISCRIMINATOR, _GENERATOR = (
 )
 """The losses of two networks that work against each other. Neither says how good a model is."""
 _MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
-"""Behind the value of a batch: the mean over all batches so far, as PyTorch's and timm's meters print it."""
+"""Behind the value of a batch: the mean over all batches so far, as PyTorch's and timm's meters print it.
+
+A number of the other sign, or with a plus, is the difference from the value before: `0.5 (-0.1)`."""
 _SPLIT = re.compile(r"[ _/.\\()-]+")
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]Loss$")
 _CAMEL = re.compile(r"(?:val|valid|validation|eval|test|train|training|total|avg|mean)Loss$")
+
+
+TOTAL, PART = "total", "part"
+_RANK_NAMED, _RANK_PART = 2, 3
+"""Ranks of `box loss` and of `box_loss`. Two or more such losses of a line are added."""
 
 
 @dataclass(slots=True)
@@ -70,6 +109,7 @@ class NamedValues:
         loss: Training loss.
         held_out_loss: Loss on held-out data.
         accuracy: Accuracy as a share, on held-out data where the line names any such.
+        kind, held_out_kind: What the two losses are: `total`, `part` for the sum of parts, or the name of an error.
         of_adversaries: Whether the line has the losses of two networks that work against each other. These do not
             count as losses, the step of the line does.
     """
@@ -78,13 +118,16 @@ class NamedValues:
     loss: float | None = None
     held_out_loss: float | None = None
     accuracy: float | None = None
+    kind: str = TOTAL
+    held_out_kind: str = TOTAL
     of_adversaries: bool = False
 
 
 class _Loss(Value, frozen=True, kw_only=True):
-    """A loss of a line. The one with the lowest rank counts: a total before a part of it.
+    """A loss of a line. Those with the lowest rank count: totals before parts before errors.
 
-    It is sure if its notation or its name leaves no doubt, as in `loss: 3`, `train_loss 3` or `train: loss 3`.
+    It is sure if its notation or its name leaves no doubt, as in `loss: 3`, `train_loss 3` or `train: loss 3`. `step`
+    is the count between its name and its value, as in `loss 10: 0.69`.
     """
 
     at: int
@@ -92,14 +135,17 @@ class _Loss(Value, frozen=True, kw_only=True):
     held_out: bool
     sure: bool
     value: float
+    kind: str = TOTAL
+    step: int | None = None
 
 
-def named_values(line: str, *, held_out: bool = False) -> NamedValues:
+def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> NamedValues:
     """Return the values of a line without colour codes.
 
     Args:
         line: The line.
         held_out: Whether the losses are of held-out data unless the line says otherwise.
+        placed: Whether a line above gives this one its step or its epoch.
     """
     plain = line.replace('"', "").replace("'", "").replace("\t", " ")
     plain = _OF_SETS.sub(r"\1 loss=\2 \3 loss=", plain)
@@ -109,19 +155,34 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
     losses = _losses(plain, text, parts)
     # They are not compared, but say when they diverge.
     losses = [each for each in losses if each.at not in adversaries or not math.isfinite(each.value)]
-    starts = [*adversaries, *(each.at for each in losses)]
+    errors = _errors(text, parts)
+    starts = [*adversaries, *(each.at for each in (*losses, *errors))]
     if not starts:
         return NamedValues(LinePlace())
-    values = NamedValues(line_place(text, min(starts)), of_adversaries=bool(adversaries))
-    placed = values.place.step is not None or values.place.epoch is not None
-    trained = min((each for each in losses if not each.held_out), key=lambda each: each.rank, default=None)
-    if trained is not None and (trained.sure or placed):
-        values.loss = trained.value
-    measured = min((each for each in losses if each.held_out), key=lambda each: each.rank, default=None)
-    if measured is not None:
-        values.held_out_loss = measured.value
+    values = NamedValues(_with_step(line_place(text, min(starts)), losses), of_adversaries=bool(adversaries))
+    has_step, has_epoch = values.place.step is not None, values.place.epoch is not None
+    # Other costs are money and time.
+    errors = [each for each in errors if each.kind != "cost" or (has_step and has_epoch)]
+    placed = has_step or has_epoch or placed
+    if (trained := _best([each for each in (*losses, *errors) if not each.held_out])) and (trained.sure or placed):
+        values.loss, values.kind = trained.value, trained.kind
+    if measured := _best([each for each in (*losses, *errors) if each.held_out]):
+        values.held_out_loss, values.held_out_kind = measured.value, measured.kind
         values.accuracy = _accuracy(text, parts)
     return values
+
+
+def _with_step(place: LinePlace, losses: Sequence[_Loss]) -> LinePlace:
+    step = next((each.step for each in losses if each.step is not None), None)
+    return place if place.step is not None or place.epoch is not None else replace(place, step=step)
+
+
+def _best(losses: Sequence[_Loss]) -> _Loss | None:
+    """Return the first loss of the lowest rank. Parts without their total count as their sum."""
+    best = min(losses, key=lambda each: each.rank, default=None)
+    if best is None or best.rank not in (_RANK_NAMED, _RANK_PART):
+        return best
+    return replace(best, value=sum(each.value for each in losses if each.rank == best.rank))
 
 
 def _adversaries(text: str) -> frozenset[int]:
@@ -151,18 +212,51 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
         if not (sure or held_out or total):
             continue
         value = match["value"]
-        if held_out and (mean := _MEAN.match(text, match.end())):
-            value = mean["mean"]
+        if held_out:
+            value = _mean(text, match) or value
+        if total and before - HELD_OUT <= _TOTAL:
+            rank = 0 if (before | named) - HELD_OUT <= _PLAIN else 1
+        else:
+            rank = _RANK_NAMED if total else _RANK_PART
         found.append(
             _Loss(
                 at=match.start(),
-                rank=2 if not total else 0 if before - HELD_OUT <= _TOTAL else 1,
+                rank=rank,
                 held_out=held_out,
                 sure=sure,
                 value=float(value),
+                kind=TOTAL if total else PART,
+                step=None if match["step"] is None else int(match["step"]),
             )
         )
     return found
+
+
+def _errors(text: str, parts: HeldOutParts) -> list[_Loss]:
+    """Return the measures of a line of which less is better, in order."""
+    found: list[_Loss] = []
+    for match in _ERROR.finditer(text):
+        words = set(_SPLIT.split(match["words"] + match["suffix"]))
+        part = parts.at(match.start("name"))
+        name = re.sub(r"[ _-]", "", match["name"])
+        of_set = part is not None or bool(words & (HELD_OUT | TRAINED))
+        has_point = "." in match["value"] or not match["value"][-1:].isdigit()
+        vague = name.startswith("err") and not of_set
+        if words & _NOT_MEASURED or "time" in words or vague or not (has_point or match["sep"].strip()):
+            continue
+        held_out = bool(words & HELD_OUT) or (part is True and not words & TRAINED)
+        value = (_mean(text, match) if held_out else None) or match["value"]
+        rank = _RANK_PART + (1 if name in ("xent", "crossentropy", "nll") else 2)
+        found.append(_Loss(at=match.start(), rank=rank, held_out=held_out, sure=False, value=float(value), kind=name))
+    return found
+
+
+def _mean(text: str, match: re.Match[str]) -> str | None:
+    """Return the mean behind the value of a batch. None if there is none."""
+    mean = _MEAN.match(text, match.end())
+    if mean is None or mean["mean"][0] == "+" or (mean["mean"][0] == "-") != (match["value"][0] == "-"):
+        return None
+    return mean["mean"]
 
 
 def _is_cut(text: str, match: re.Match[str]) -> bool:
@@ -175,13 +269,14 @@ def _accuracy(text: str, parts: HeldOutParts) -> float | None:
     """Return the accuracy of a line with a held-out loss, preferably one by a name of held-out data."""
     known: float | None = None
     for match in _ACCURACY.finditer(text):
-        words = set(_SPLIT.split(match["words"] + match["name"]))
+        words = set(_SPLIT.split(match["words"] + match["name"] + match["suffix"]))
+        if "err" in words:
+            continue
         part = parts.at(match.start("name"))
         held_out = bool(words & HELD_OUT) or part is True
         if not held_out and (words & TRAINED or part is False):
             continue
-        mean = _MEAN.match(text, match.end())
-        value = float(match["value"] if mean is None else mean["mean"])
+        value = float(_mean(text, match) or match["value"])
         if match["of"] is not None:
             value = value / int(match["of"]) if int(match["of"]) else value
         elif match["percent"] is not None or value > 1.0:

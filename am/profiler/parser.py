@@ -268,7 +268,10 @@ def _has_value(record: Record) -> bool:
 
 
 def _last_drawings(data: bytes) -> bytes:
-    """Reduce each redrawn line to its tag, if it has one, and its last drawing."""
+    """Reduce each redrawn line to its tag, if it has one, and its last drawing.
+
+    If that is no bar, the bar before it is kept as a line of its own: it has the step of what was printed over it.
+    """
     kept, at = [], 0
     data = data.replace(b"\r\n", b"\n")
     while (redrawn := data.find(b"\r", at)) >= 0:
@@ -276,7 +279,7 @@ def _last_drawings(data: bytes) -> bytes:
         end = data.find(b"\n", redrawn)
         line = data[begin:end] if end >= 0 else data[begin:]
         drawing = _last_drawing(line)
-        kept.append(data[at:begin])
+        kept += [data[at:begin], _bar_before(line, drawing)]
         # Most redrawn lines begin with the carriage return, so they have no tag before it.
         if redrawn > begin and (tag := _TAGGED.match(line)) and not _TAGGED.match(drawing):
             kept.append(tag[0])
@@ -284,6 +287,13 @@ def _last_drawings(data: bytes) -> bytes:
         at = begin + len(line)
     kept.append(data[at:])
     return b"".join(kept)
+
+
+def _bar_before(line: bytes, drawing: bytes) -> bytes:
+    """Return the last progress bar of a line and a line end. Empty if the line has none, or ends with a bar."""
+    if (at := line.rfind(b"%|")) < 0 or b"%|" in drawing:
+        return b""
+    return line[line.rfind(b"\r", 0, at) + 1 : line.find(b"\r", at)] + b"\n"
 
 
 def _last_drawing(line: bytes) -> bytes:

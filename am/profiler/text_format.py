@@ -14,27 +14,27 @@ from msgspec.structs import replace
 from am.profiler.boosting_format import BoostingLines
 from am.profiler.cost_format import read_cost
 from am.profiler.divergence_format import says_diverged
-from am.profiler.fastai_format import read_fastai
-from am.profiler.line_places import LinePlace, head_place, line_place
-from am.profiler.named_values import NamedValues, named_values
+from am.profiler.held_out_heads import HeldOutHeads, depth_of
+from am.profiler.line_blocks import LineBlocks
+from am.profiler.line_places import LinePlace, block_place, head_place, line_place
+from am.profiler.loss_kinds import LossKinds
+from am.profiler.named_values import PART, TOTAL, NamedValues, named_values
 from am.profiler.records import LossOnly, Record, StepLoss, Validation
 from am.profiler.table_format import LogTable
+from am.profiler.unnamed_format import read_unnamed
 
-_HELD_OUT_HEAD = re.compile(
-    r"(?:.{0,80}[^\w./])?(?:test|val|validation|eval|evaluation)(?: (?:set|metrics|results|error|stats))?:", re.I
+_DONE = re.compile(r"\bprogress ?[:=]? {0,4}(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.IGNORECASE)
+_BARE_BAR = re.compile(r"[^0-9%|]{0,80}[0-9]{1,3}%\|")
+_TIMESTEPS = re.compile(r"\btotal_timesteps=(?P<step>[0-9]{1,15})(?![\w.])")
+_MAY_HOLD_LOSS = re.compile(
+    r"oss|OSS|xent|XENT|[nN]tropy|NTROPY|[nN][lL][lL]|NLL|[pP][pP][lL]|[pP]erplexity|[mM][sS][lL]?[eE]|[mM][aA][pP]?[eE]|[bB][pP]"
+    r"|[cC]ost|[ _/:-][eE]rr|bits"
 )
-_EVALUATION_HEAD = re.compile(
-    r"\W*(?:(?:start|begin|run)(?:n?ing)? (?:eval|evaluation|validation)"
-    r"|(?:eval|evaluation|validation) (?:begin|start)s?|(?:evaluating|validating)(?: [a-z]{1,20}){0,3})"
-    r"(?P<epoch>,? epoch [0-9]{1,9}(?:/[0-9]{1,9})?)?\W*",
-    re.IGNORECASE,
-)
-"""`Eval begin...`, `***** Evaluating perplexity, Epoch 1/2 *****`"""
-_OF_TOTAL = re.compile(r"\W*(?:(?:step|batch|iter)\W{0,3})?[0-9]{1,12}/(?P<total>[0-9]{1,12})\b", re.IGNORECASE)
 _KERAS = re.compile(r"(?!\W*step ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
 """A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`."""
-_OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):")
-"""Lines in the notation of TensorFlow or Themis, whose own formats have skipped them."""
+_OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):(?!\{|\s|Step )")
+"""Lines in the notation of TensorFlow or Themis, whose own formats have skipped them. Others begin with a dictionary, a
+list or `Step 100 ..`, as those of TensorFlow's object detection."""
 _BAR = re.compile(
     r"(?P<run>^\W*(?:(?:train|training|epochs?|steps?|iterations?|iters?)\W{1,3})?[0-9]{1,3})?"
     r"%\|[^|]{0,200}\| *(?P<done>[0-9]{1,12})/(?P<total>[0-9]{1,12}) \[",
@@ -63,12 +63,15 @@ class TextFormat:
 
     def begin(self) -> None:
         """Forget earlier lines, because the next lines are from a new incarnation of the job."""
+        self._blocks = LineBlocks()
         self._table = LogTable()
         self._boosting = BoostingLines()
-        self._names_losses = False
-        self._head = LinePlace()
-        self._next_is_held_out = self._block_is_held_out = False
-        self._held_out_total: str | None = None
+        self._kinds, self._held_out_kinds = LossKinds(), LossKinds()
+        self._names_losses = self._has_rounds = False
+        self._head = self._block = LinePlace()
+        self._block_depth = 0
+        self._held_out = HeldOutHeads()
+        self._next_is_block = False
         self._trained = LinePlace()
         self._stride = 0
         self._epoch_ends = False
@@ -91,8 +94,18 @@ class TextFormat:
 
     def read(self, line: str) -> Sequence[Record]:
         """Return the records of a line, in order. Never raises."""
-        drawn = self._drawn(line) if "%|" in line else ()
-        return self._read(line) or drawn
+        if not line:
+            return ()
+        drawn: Sequence[Record] = ()
+        if "%|" in line:
+            drawn = self._drawn(line)
+            if _BARE_BAR.match(line) and not _MAY_HOLD_LOSS.search(line):
+                # It is no line of a block that it is drawn amid.
+                return drawn
+        found: list[Record] = []
+        for text in self._blocks.read(line):
+            found += self._read(text) or _timesteps(text)
+        return found or drawn
 
     def _drawn(self, line: str) -> Sequence[Record]:
         """Return the progress that a bar of as many steps as the job has iterations shows.
@@ -110,27 +123,53 @@ class TextFormat:
         return (StepLoss(step=done, loss=None),) if is_of_run else ()
 
     def _read(self, line: str) -> Sequence[Record]:
-        held_out = self._is_held_out(line)
-        known = self._boosting.read(line)
-        if known is None and not self._names_losses:
+        depth = depth_of(line)
+        held_out = self._held_out.read(line, depth)
+        self._epoch_ends = self._epoch_ends or self._held_out.ends_epoch
+        known = self._boosting.read(line) or read_unnamed(line)
+        if known is not None:
+            self._has_rounds = self._has_rounds or known.loss is not None
+        elif not self._names_losses:
             known = read_cost(line)
-        if known is None and line.endswith("']"):
-            known = read_fastai(line)
         if known is not None:
             return self._records(known)
+        in_block = self._next_is_block or depth > self._block_depth
+        self._next_is_block = False
+        if not in_block:
+            self._block, self._block_depth = LinePlace(), 0
         row = self._table.row(line)
-        if "oss" not in line and "OSS" not in line and not row:
-            self._take_head(line)
+        if not row and not _MAY_HOLD_LOSS.search(line):
+            self._take_head(line, depth, held_out=held_out)
             return ()
         if diverged := says_diverged(line):
             return (diverged,)
-        values = named_values(row or line, held_out=held_out)
+        values = named_values(
+            row or line, held_out=held_out, placed=depth > self._block_depth and self._block != LinePlace()
+        )
         of_others = _KERAS.match(line) is not None or _OTHERS.search(line) is not None
         if of_others or (values.loss is None and values.held_out_loss is None and not values.of_adversaries):
-            self._take_head(line)
+            self._take_head(line, depth, held_out=held_out)
             return ()
-        self._names_losses = True
-        return self._records(values)
+        self._held_out.passed(line, held_out=values.loss is None)
+        counting = self._counting(values, line)
+        has_any = counting.loss is not None or counting.held_out_loss is not None or counting.of_adversaries
+        return self._records(counting) if has_any else ()
+
+    def _counting(self, values: NamedValues, line: str) -> NamedValues:
+        """Return the values of a line without losses of another kind than those that are compared."""
+        if values.place == LinePlace() and len(self._expected) == 1 and (done := _DONE.search(line)):
+            (iterations,) = self._expected
+            values.place = LinePlace(step=int(min(1.0, float(done["percent"]) / 100.0) * iterations))
+        place = self._block if values.place == LinePlace() else values.place
+        if values.loss is not None:
+            self._names_losses = self._names_losses or values.kind in (TOTAL, PART)
+            if not self._kinds.counts(values.kind, place) or (self._has_rounds and place == self._head == LinePlace()):
+                values.loss = None
+        if values.held_out_loss is not None:
+            self._names_losses = self._names_losses or values.held_out_kind in (TOTAL, PART)
+            if not self._held_out_kinds.counts(values.held_out_kind, place):
+                values.held_out_loss = None
+        return values
 
     def epoch_of(self, line: str) -> int | None:
         """Return the iteration of a line that names a finished epoch and no step. Returns None for any other line."""
@@ -142,32 +181,16 @@ class TextFormat:
             else self._iteration(place, None, held_out_only=True)
         )
 
-    def _take_head(self, line: str) -> None:
+    def _take_head(self, line: str, depth: int, *, held_out: bool) -> None:
         """Remember the epoch and the step that a line gives to those below it."""
+        self._held_out.passed(line, held_out=None)
         head = head_place(line)
+        if not held_out and (block := head or block_place(line)) is not None:
+            self._block, self._block_depth, self._next_is_block = block, depth, True
         if head is None:
             return
         self._head = head
         self._iterations_are_epochs = self._iterations_are_epochs or head.epochs in self._expected
-
-    def _is_held_out(self, line: str) -> bool:
-        """Return whether a line follows the head of an evaluation, such as `Test metrics:` or `Eval begin...`.
-
-        It follows at once, in the block that is indented below the head, or behind lines that count to the same total.
-        """
-        indented = line[:1].isspace()
-        counted = _OF_TOTAL.match(line)
-        total = None if counted is None else counted["total"]
-        held_out = self._next_is_held_out or (indented and self._block_is_held_out)
-        held_out = held_out or (total is not None and total == self._held_out_total)
-        self._held_out_total = total if held_out else None
-        evaluation = _EVALUATION_HEAD.fullmatch(line)
-        self._epoch_ends = self._epoch_ends or (evaluation is not None and evaluation["epoch"] is not None)
-        named = line.endswith(":") and _HELD_OUT_HEAD.fullmatch(line) is not None
-        self._next_is_held_out = named or evaluation is not None
-        if not indented:
-            self._block_is_held_out = self._next_is_held_out
-        return held_out
 
     def _records(self, values: NamedValues) -> Sequence[Record]:
         held_out_only = values.loss is None and not values.of_adversaries
@@ -190,6 +213,8 @@ class TextFormat:
         it has come. Otherwise they are of the last step.
         """
         head, trained = self._head, self._trained
+        if place.epoch is None and place.step is None:
+            place = self._block
         if not held_out_only:
             self._follow(place)
         elif trained.epoch is not None and place.epoch is None and (place.step is None or place.in_epoch):
@@ -264,3 +289,9 @@ class TextFormat:
     def _length_seen(self, place: LinePlace, before: int) -> None:
         if before == 0 and place.step is not None:
             self._length = max(self._length, place.step)
+
+
+def _timesteps(text: str) -> Sequence[Record]:
+    """Return the progress of a table of reinforcement learning that has no loss yet."""
+    found = _TIMESTEPS.search(text)
+    return () if found is None else (StepLoss(step=int(found["step"]), loss=None),)

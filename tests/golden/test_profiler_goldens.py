@@ -164,6 +164,9 @@ def test_event_files_are_ignored_once_the_log_reports_steps(tmp_path):
         ("lightgbm_l2", 12, math.nan, 0.0650292, None),
         ("catboost", 20, 0.073777, 0.1283823, None),
         ("catboost_auc", 12, math.nan, None, None),
+        ("catboost_learn", 12, 0.3447071, None, None),
+        ("fasttext", 100, 0.469126, None, None),
+        ("spacy", 50, 516.34, None, None),
         ("fastai_bars", 4, 0.501315, 0.420621, 0.859375),
         ("fastai_lines", 4, 0.5002393126487732, 0.4187934696674347, None),
     ],
@@ -226,7 +229,7 @@ BY_HAND = [
     ("informer", 10, (2, 0.3523456, 0.7123456, None)),
     ("caffe", 5000, (200, 1.4123, 1.5123, None)),
     ("rich_progress", 100, (2, 0.8123, None, None)),
-    ("allennlp", 3, (2, 0.4923, None, None)),
+    ("allennlp", 3, (2, 0.5431, 0.65, None)),
     ("wenet", 3, (1, 112.123456, 88.123456, None)),
     ("sets", 10, (2, 0.8123, 0.8323, 0.741)),
     ("torchtext", 10, (2, 0.812, 0.832, 0.741)),
@@ -245,6 +248,24 @@ BY_HAND = [
     ("torchtitan", 1000, (10, 7.1234, 7.2234, None)),
     ("bracketed", 2, (1, 5.14, None, None)),
     ("lightgbm_cli", 100, (2, 0.660123, 0.671123, None)),
+    ("coqui", 1170, (25, 0.512, 0.4123, None)),
+    ("coqui", 1000, (1, 0.512, 0.4123, None)),
+    ("detr", 300, (2, 5.1123, 4.2123, None)),
+    ("object_detection", 1000, (200, 0.5123, 0.6123, None)),
+    ("darknet", 6000, (1001, 2.281234, None, None)),
+    ("opennmt", 100000, (100, 6.9123, 673.1, None)),
+    ("baselines", 100000, (4096, 12.1, None, None)),
+    ("yolov7", 300, (2, 0.1311, None, None)),
+    ("ultralytics", 3, (2, 6.5, None, None)),
+    ("pretty_printed", 1000, (50, 5.12, None, None)),
+    ("mxnet", 10, (1, 0.9123, 0.8123, None)),
+    ("marian", 10000, (2000, 5.91234, 6.01234, None)),
+    ("tacotron", 5000, (11, 1.912345, 1.812345, None)),
+    ("sockeye", 10000, (100, 934.123456, 712.123456, None)),
+    ("t5x", 1000, (200, 3.1234, 3.0123, 0.412)),
+    ("composer_errors", 100, (20, 2.1123, 2.0123, None)),
+    ("error_rates", 120, (1, math.nan, 0.812345, None)),
+    ("rllib", 100, (0, 8.7123, None, None)),
 ]
 
 
@@ -257,4 +278,4 @@ def test_logs_in_the_style_of_other_programs(name, iterations, expected, shown):
     # Line by line, as a log grows.
     profile = fed(record for line in text.split("\n") for record in reader.read(line.encode() + b"\n"))
     found = (profile.iteration, profile.loss, profile.validation_loss, profile.accuracy)
-    assert found == pytest.approx(expected)
+    assert found == pytest.approx(expected, nan_ok=True)
