@@ -56,7 +56,10 @@ def test_reports_are_believed_as_if_each_was_checked_whole(tmp_path, monkeypatch
             report_deadline_s=5.0, bid_deadline_s=5.0,
         )  # fmt: skip
         compared = service.rounds._checked = Compared(
-            service.entries, service.manager.settings.auction.bundle_rule, lambda: service.arbiter.gpus_available
+            service.entries,
+            service.manager.settings.auction.bundle_rule,
+            lambda: service.arbiter.gpus_available,
+            service.manager.live_cluster.grantable_gpus,
         )
         for round_number in range(12):
             service.clock.advance_to(service.clock.now_s() + rng.choice([1.0, 90.0, 5000.0]))

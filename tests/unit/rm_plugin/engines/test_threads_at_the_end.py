@@ -21,10 +21,14 @@ TEMPLATE = AmTemplate(python="py", environment={}, templates={}, resources=(), s
 
 
 class Client:
-    """Of YARN or Docker. A call does not return before `back` is set."""
+    """Of YARN or Docker. A call does not return before `back` is set.
+
+    `others` are threads of other tests, which may not close their parts.
+    """
 
     def __init__(self):
         self.back, self.closed = threading.Event(), False
+        self.others = set(threading.enumerate())
 
     def answer(self, *_, **__):
         self.back.wait()
@@ -43,13 +47,14 @@ def client():
     one.back.set()
 
 
-def of_parts():
+def threads_of(client):
     prefixes = ("yarn", "node-managers", "hdfs-logs", "lock", "docker")
-    return [thread for thread in threading.enumerate() if thread.name.startswith(prefixes)]
+    threads = set(threading.enumerate()) - client.others
+    return [thread for thread in threads if thread.name.startswith(prefixes)]
 
 
-async def none_left():
-    while of_parts():
+async def none_left(client):
+    while threads_of(client):
         await asyncio.sleep(0.001)
 
 
@@ -77,10 +82,10 @@ def test_closed_engine_of_yarn_has_no_threads(client):
         engine = engine_of(client)
         assert not await engine._launcher.adopt("app-1", 1, 1)
         await engine.inventory().read()
-        assert of_parts()
+        assert threads_of(client)
         await engine.close()
         assert client.closed
-        await none_left()
+        await none_left(client)
 
     run(scenario)
 
@@ -94,14 +99,14 @@ def test_engine_of_yarn_is_closed_while_no_call_returns(client, monkeypatch):
         calls = [engine._launcher.attempts("app-1", 1), engine.inventory().read()]
         calls += [engine.check_owner(owner) for _ in range(yarn._QUEUE_CALLS)]
         tasks = [asyncio.ensure_future(call) for call in calls]
-        while len(of_parts()) < len(tasks):
+        while len(threads_of(client)) < len(tasks):
             await asyncio.sleep(0.001)
         await engine.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         client.back.set()
-        await none_left()
+        await none_left(client)
 
     run(scenario)
 
@@ -119,7 +124,7 @@ def test_stop_does_not_wait_for_a_shared_folder_that_hangs(client, monkeypatch):
             await lock.give_back()
         renewal.cancel()
         client.back.set()
-        await none_left()
+        await none_left(client)
 
     run(scenario)
 
@@ -128,9 +133,9 @@ def test_closed_docker_host_has_no_threads(client):
     async def scenario():
         host = DockerHost(client)
         await host.threads.run(len, "call")
-        assert of_parts()
+        assert threads_of(client)
         host.close()
         assert client.closed
-        await none_left()
+        await none_left(client)
 
     run(scenario)
