@@ -8,9 +8,9 @@ from bisect import bisect_right
 from themis.values import Value
 
 HELD_OUT = frozenset(
-    ("val", "vali", "valid", "validation", "validating", "eval", "evaluation", "test", "testing", "dev", "cv")
+    ("val", "vali", "valid", "validation", "validating", "eval", "evaluation", "test", "testing", "tst", "dev", "cv")
 ) | frozenset(("heldout", "held"))
-TRAINED = frozenset(("train", "training"))
+TRAINED = frozenset(("train", "training", "trn"))
 
 _HELD_OUT_WORD = r"(?:val|vali|valid|validation|validate|validating|eval|evaluation|evaluate|test|testing|dev|cv)"
 _OF_THE_TEXT = rf"\W{{0,5}}(?:{_HELD_OUT_WORD}|train|training|ep|epoch|step|it|iter|iteration|batch)(?![a-z_.])"
@@ -20,7 +20,7 @@ _PREFIX = re.compile(
     r"|(?:[\w.]{1,40} - )?(?:info|debug|notice|warning)\b"
     r"|[^\s\w\[({]+(?=\s)|[^\s\[({]*(?:[0-9]|\w\.\w)[^\s\[({]*)[:,|>\]]*+\s*+)*+"
 )
-_LEAD = re.compile(rf"[^a-z]*{_HELD_OUT_WORD}\b(?![./])")
+_LEAD = re.compile(rf"[^a-z]*{_HELD_OUT_WORD}\b(?![./]\w)")
 _SET = r"(?:train|training|val|vali|valid|validation|eval|evaluation|test|testing|cv)"
 _SECTION = re.compile(
     rf"(?<![\w./-]){_SET}(?:[_ ](?:set|metrics|results|stats|error|loop|net output #[0-9]+))?"

@@ -50,7 +50,7 @@ _NOT_MEASURED = frozenset(
 # `loss=0.5.ckpt` is the name of a file. `0.6 -> 0.5` has the old value first.
 _AFTER = r"(?![\w%]|\.\w|-\d| *%| *-{0,2}> *[\d.])"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
-_SET_NAME = "train|training|val|valid|validation|eval|test|dev"
+_SET_NAME = "train|training|trn|val|valid|validation|eval|test|tst|dev"
 _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
@@ -92,7 +92,8 @@ _MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
 A number of the other sign, or with a plus, is the difference from the value before: `0.5 (-0.1)`."""
 _SPLIT = re.compile(r"[ _/.\\()-]+")
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]Loss$")
-_CAMEL = re.compile(r"(?:val|valid|validation|eval|test|train|training|total|avg|mean)Loss$")
+_CAMEL = re.compile(r"(?i:val|valid|validation|eval|test|dev|train|training|total|avg|mean)Loss$")
+_CAMEL_HELD_OUT = re.compile("val|eval|test|dev", re.IGNORECASE)
 
 
 TOTAL, PART = "total", "part"
@@ -202,7 +203,7 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
         if _CLASS_NAME.search(name) and not (camel or named & (HELD_OUT | TRAINED)):
             continue
         words = before | named | set(_SPLIT.split(f"{match['of'] or ''} {match['unit'] or ''}"))
-        words |= {"val"} if camel and name[:1] in "vte" and not name.startswith(("tr", "to")) else set()
+        words |= {"val"} if camel and _CAMEL_HELD_OUT.match(name) else set()
         if words & _NOT_MEASURED or _is_cut(text, match):
             continue
         part = parts.at(match.start("name"))
