@@ -12,8 +12,8 @@ _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,4}(?!,?[0-9])|[0-9]{1,15}"
 """A count, also one in groups of three digits: `12,000`."""
 
 _STEP = re.compile(
-    r"(?<!\w)(?P<name>(?:global|optimizer|env)[ _]step|_step|(?:total_)?timesteps|step|iteration|iter|itr|it"
-    r"|num_updates|update|up\.|batch_idx|batch|mini-?batch)"
+    r"(?<!\w)(?P<name>(?:global|optimizer|env|train)[ _]step|_step|(?:total_)?timesteps|step(?:_num)?"
+    r"|iteration|iter|itr|it|num_updates|update|up\.|batch_idx|batch|mini-?batch)"
     rf" *[:=#]? *[\[(]? *(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?"
     r"(?![\w%]|\.\d)"
 )
@@ -46,7 +46,7 @@ _PAIR = re.compile(
     r"\[(?P<epoch>[0-9]{1,9})/(?P<epochs>[0-9]{1,9})\] ?\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]"
 )
 _BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
-_ROUND = re.compile(r"(?:^|\] )(?:\[(?P<round>[0-9]{1,12})\]|(?P<before>[0-9]{1,12}):)\s")
+_ROUND = re.compile(r"(?:^|\] )(?:\[ {0,9}(?P<round>[0-9]{1,12})\]|(?P<before>[0-9]{1,12}):)\s")
 _HEAD = re.compile(
     r"\W*(?:(?:start(?:ing)?|begin(?:ning)?|train(?:ing)?|going into|entering|running|learning)(?: of)? )?"
     r"(?:epoch[ :=#\[]*(?P<epoch>[0-9]{1,9})(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?)?\W*"
@@ -55,7 +55,7 @@ _HEAD = re.compile(
     r"\s*(?:[^\s\w].*)?"
 )
 _BLOCK = re.compile(
-    r"\W{0,9}(?:(?:[a-z]{1,20} )?|.{0,100}? --? )(?:global[ _])?(?:step|iteration|iter|epoch)\W{1,3}[0-9]"
+    r"\W{0,9}(?:(?:[a-z]{1,20}[ _])?|.{0,100}? --? )(?:global[ _])?(?:step|iteration|iter|epoch)\W{1,3}[0-9]"
 )
 
 

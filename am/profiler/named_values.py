@@ -55,7 +55,7 @@ _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
     rf"(?<![\w./-])(?P<words>(?:[a-z][\w/-]{{0,40}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
-    rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
+    rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total|value)){{0,2}})"
     # `loss (for one batch) at step 200: 0.69`
     rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
     rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
@@ -65,7 +65,8 @@ _LOSS = re.compile(
 )
 _ERROR = re.compile(
     r"(?<![\w./-])(?P<words>(?:[a-z]{2,12}[ _/-]){0,2})"
-    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpd|cost|err(?:or)?(?:-top1)?)"
+    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpd|bits?[/_ ]dim|cost"
+    r"|err(?:or)?(?:-top1)?)"
     rf"(?P<suffix>(?:[_/](?:{_SET_NAME}))?)(?P<sep> *[:=]+ *| +){_WRAPPED}(?P<value>{NUMBER})"
     r"(?![\w]|\.\w|/| *-{0,2}> *[\d.]| {0,2}(?:[mu]?s|sec|secs|seconds|min|minutes|h|hours|usd|eur|[$€])\b)"
 )

@@ -13,7 +13,7 @@ from am.profiler.numbers import NUMBER
 
 _BORDERS = "|,; \t│┃║"
 _COLUMN = re.compile(r"\s*[,;|│┃║]\s*|\s{2,}|\t+")
-_COUNTERS = {"e": "epoch", "#": "step"} | {
+_COUNTERS = {"e": "epoch", "#": "step", "it": "step"} | {
     name: name for name in ("epoch", "step", "iter", "iteration", "global_step", "round")
 }
 """Names of the first column, and what they count."""

@@ -27,7 +27,7 @@ _DONE = re.compile(r"\bprogress ?[:=]? {0,4}(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6
 _BARE_BAR = re.compile(r"[^0-9%|]{0,80}[0-9]{1,3}%\|")
 _TIMESTEPS = re.compile(r"\btotal_timesteps=(?P<step>[0-9]{1,15})(?![\w.])")
 _LOSS_WORDS = (
-    *("loss", "xent", "ntropy", "nll", "ppl", "perplex", "mse", "msle", "mae", "mape", "bpc", "bpd", "bits", "err"),
+    *("loss", "xent", "ntropy", "nll", "ppl", "perplex", "mse", "msle", "mae", "mape", "bpc", "bpd", "bit", "err"),
     "cost",
 )
 _KERAS = re.compile(r"(?!\W*step ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
