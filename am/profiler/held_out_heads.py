@@ -25,6 +25,8 @@ _OF_TOTAL = re.compile(r"\W*(?:(?:step|batch|iter)\W{0,3})?[0-9]{1,12}/(?P<total
 _LOGGER = re.compile(
     r"(?:(?:INFO|DEBUG|WARNING):[\w.]{0,40}:|[IWE][0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] )?"
 )
+_MAY_BE_DEEP = " \tIDWE"
+"""The first characters of indented lines and of loggers."""
 
 
 class HeldOutHeads:
@@ -83,6 +85,8 @@ def _names_held_out(line: str) -> bool:
 
 def depth_of(line: str) -> int:
     """Return how far a line is indented, behind the level and the name of its logger."""
+    if line[:1] not in _MAY_BE_DEEP:
+        return 0
     logger = _LOGGER.match(line)
     assert logger is not None
     text = line[logger.end() :].expandtabs()

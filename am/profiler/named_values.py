@@ -71,6 +71,22 @@ _ERROR = re.compile(
     r"(?![\w]|\.\w|/| *-{0,2}> *[\d.]| {0,2}(?:[mu]?s|sec|secs|seconds|min|minutes|h|hours|usd|eur|[$€])\b)"
 )
 """Measures of which less is better. They count where no losses are named, in lines with a step or an epoch."""
+_ERROR_WORDS = (
+    "xent",
+    "ntropy",
+    "nll",
+    "ppl",
+    "perplex",
+    "mse",
+    "msle",
+    "mae",
+    "mape",
+    "bpc",
+    "bpd",
+    "bit",
+    "err",
+    "cost",
+)
 _OF_SETS = re.compile(
     rf"\bloss(?:es)?[ :=(-]{{1,4}}(train|training)[ :=]{{1,3}}({NUMBER})[ ,;|/]{{1,4}}(?:and )?"
     r"(val|valid|validation|eval|test)[ :=]{1,3}(?=[-+.0-9ni])",
@@ -157,7 +173,7 @@ def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> 
     losses = _losses(plain, text, parts)
     # They are not compared, but say when they diverge.
     losses = [each for each in losses if each.at not in adversaries or not math.isfinite(each.value)]
-    errors = _errors(text, parts)
+    errors = _errors(text, parts) if _may_hold_error(text) else []
     starts = [*adversaries, *(each.at for each in (*losses, *errors))]
     if not starts:
         return NamedValues(LinePlace())
@@ -172,6 +188,20 @@ def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> 
         values.held_out_loss, values.held_out_kind = measured.value, measured.kind
         values.accuracy = _accuracy(text, parts)
     return values
+
+
+def may_hold_loss(line: str) -> bool:
+    """Return whether a line has the name of a loss or an error, so that it is worth parsing."""
+    text = line.lower()
+    return "loss" in text or _may_hold_error(text)
+
+
+def _may_hold_error(text: str) -> bool:
+    # Faster than a pattern or `any`: most lines of a log are not of training.
+    for word in _ERROR_WORDS:  # noqa: SIM110
+        if word in text:
+            return True
+    return False
 
 
 def _with_step(place: LinePlace, losses: Sequence[_Loss]) -> LinePlace:

@@ -18,7 +18,7 @@ from am.profiler.held_out_heads import HeldOutHeads, depth_of
 from am.profiler.line_blocks import LineBlocks
 from am.profiler.line_places import LinePlace, block_place, head_place, line_place
 from am.profiler.loss_kinds import LossKinds
-from am.profiler.named_values import PART, TOTAL, NamedValues, named_values
+from am.profiler.named_values import PART, TOTAL, NamedValues, may_hold_loss, named_values
 from am.profiler.records import LossOnly, Record, StepLoss, Validation
 from am.profiler.table_format import LogTable
 from am.profiler.unnamed_format import read_unnamed
@@ -26,10 +26,6 @@ from am.profiler.unnamed_format import read_unnamed
 _DONE = re.compile(r"\bprogress ?[:=]? {0,4}(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.IGNORECASE)
 _BARE_BAR = re.compile(r"[^0-9%|]{0,80}[0-9]{1,3}%\|")
 _TIMESTEPS = re.compile(r"\btotal_timesteps=(?P<step>[0-9]{1,15})(?![\w.])")
-_LOSS_WORDS = (
-    *("loss", "xent", "ntropy", "nll", "ppl", "perplex", "mse", "msle", "mae", "mape", "bpc", "bpd", "bit", "err"),
-    "cost",
-)
 _KERAS = re.compile(r"(?!\W*step ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
 """A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`."""
 _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):(?!\{|\s|Step )")
@@ -99,7 +95,7 @@ class TextFormat:
         drawn: Sequence[Record] = ()
         if "%|" in line:
             drawn = self._drawn(line)
-            if _BARE_BAR.match(line) and not _may_hold_loss(line):
+            if _BARE_BAR.match(line) and not may_hold_loss(line):
                 # It is no line of a block that it is drawn amid.
                 return drawn
         found: list[Record] = []
@@ -138,7 +134,7 @@ class TextFormat:
         if not in_block:
             self._block, self._block_depth = LinePlace(), 0
         row = self._table.row(line)
-        if not row and not _may_hold_loss(line):
+        if not row and not may_hold_loss(line):
             self._take_head(line, depth, held_out=held_out)
             return ()
         if diverged := says_diverged(line):
@@ -294,17 +290,7 @@ class TextFormat:
             self._length = max(self._length, place.step)
 
 
-def _may_hold_loss(line: str) -> bool:
-    """Return whether a line has the name of a loss, so that it is worth parsing."""
-    text = line.lower()
-    # Faster than a pattern or `any`: most lines of a log are not of training.
-    for word in _LOSS_WORDS:  # noqa: SIM110
-        if word in text:
-            return True
-    return False
-
-
 def _timesteps(text: str) -> Sequence[Record]:
     """Return the progress of a table of reinforcement learning that has no loss yet."""
-    found = _TIMESTEPS.search(text)
+    found = _TIMESTEPS.search(text) if "total_timesteps=" in text else None
     return () if found is None else (StepLoss(step=int(found["step"]), loss=None),)
