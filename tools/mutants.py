@@ -25,6 +25,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, zip_longest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
@@ -268,15 +270,13 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def mutants_of(path: str, source: bytes) -> list[Mutant]:
-    """Return every mutant of a module that compiles, in the order of its text."""
+    """Return every mutant of a module, in the order of its text. A few may not compile."""
     places = _Places(path, source)
     places.visit(ast.parse(source))
-    return [
-        mutant for mutant in sorted(places.found, key=lambda each: (each.start, each.new)) if _compiles(mutant, source)
-    ]
+    return sorted(places.found, key=lambda each: (each.start, each.new))
 
 
-def _compiles(mutant: Mutant, source: bytes) -> bool:
+def _compiles(source: bytes, mutant: Mutant) -> bool:
     try:
         compile(mutant.applied_to(source), mutant.path, "exec")
     except SyntaxError:
@@ -286,7 +286,7 @@ def _compiles(mutant: Mutant, source: bytes) -> bool:
 
 def draw(root: Path, rooms: Sequence[str], number: int, seed: int) -> list[tuple[str, Mutant]]:
     """Draw mutants, with the room of each: one of each room in turn, and in it one of each module in turn."""
-    drawn = [list(_of_room(root, room, seed)) for room in rooms]
+    drawn = [list(islice(_of_room(root, room, seed), number)) for room in rooms]
     turns = [(turn, place) for place in range(len(rooms)) for turn in range(len(drawn[place]))]
     return [(rooms[place], drawn[place][turn]) for turn, place in sorted(turns)][:number]
 
@@ -296,12 +296,14 @@ def _of_room(root: Path, room: str, seed: int) -> Iterator[Mutant]:
     names = {str(path.relative_to(root)) for pattern in ROOMS[room].modules for path in root.glob(pattern)}
     modules = []
     for name in sorted(names - set(ROOMS[room].without)):
-        found = mutants_of(name, (root / name).read_bytes())
+        source = (root / name).read_bytes()
+        found = mutants_of(name, source)
         rng.shuffle(found)
-        modules.append(found)
+        # Only those that are drawn are compiled: all of them take minutes.
+        modules.append(filter(partial(_compiles, source), found))
     rng.shuffle(modules)
-    for turn in range(max(map(len, modules), default=0)):
-        yield from [found[turn] for found in modules if turn < len(found)]
+    for turn in zip_longest(*modules):
+        yield from filter(None, turn)
 
 
 # ---- running tests --------------------------------------------------------------------------------------------------

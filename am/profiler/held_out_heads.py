@@ -17,7 +17,6 @@ _EVALUATION_HEAD = re.compile(
     re.IGNORECASE,
 )
 """`Eval begin...`, `***** Evaluating perplexity, Epoch 1/2 *****`, `Eval metrics at step 200`"""
-_MAY_BE_EVALUATION = re.compile(r"eval|Eval|EVAL|valid|Valid|VALID|test|Test|TEST")
 _SUMMARY = re.compile(
     r"\W*(?:averaged?|mean|overall|final|summary)(?: of)? (?:stats|statistics|metrics|results|losses)\b", re.IGNORECASE
 )
@@ -26,6 +25,8 @@ _OF_TOTAL = re.compile(r"\W*(?:(?:step|batch|iter)\W{0,3})?[0-9]{1,12}/(?P<total
 _LOGGER = re.compile(
     r"(?:(?:INFO|DEBUG|WARNING):[\w.]{0,40}:|[IWE][0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] )?"
 )
+_MAY_BE_DEEP = " \tIDWE"
+"""The first characters of indented lines and of loggers."""
 
 
 class HeldOutHeads:
@@ -61,21 +62,31 @@ class HeldOutHeads:
 
     def passed(self, line: str, *, held_out: bool | None) -> None:
         """Note that a line was of training or of held-out data. `held_out` is None for a line without losses."""
-        self._before_held_out = (self._before_held_out or led_by_held_out(line)) if held_out is None else held_out
+        if held_out is not None:
+            self._before_held_out = held_out
+        elif not self._before_held_out and _names_held_out(line):
+            self._before_held_out = led_by_held_out(line)
 
     def _is_head(self, line: str) -> bool:
         self.ends_epoch = False
         if line.endswith(":") and _NAMED_HEAD.fullmatch(line) is not None:
             return True
-        if not _MAY_BE_EVALUATION.search(line):
+        if not _names_held_out(line):
             return False
         evaluation = _EVALUATION_HEAD.fullmatch(line, text_start(line.lower()))
         self.ends_epoch = evaluation is not None and evaluation["epoch"] is not None
         return evaluation is not None
 
 
+def _names_held_out(line: str) -> bool:
+    text = line.lower()
+    return "val" in text or "test" in text
+
+
 def depth_of(line: str) -> int:
     """Return how far a line is indented, behind the level and the name of its logger."""
+    if line[:1] not in _MAY_BE_DEEP:
+        return 0
     logger = _LOGGER.match(line)
     assert logger is not None
     text = line[logger.end() :].expandtabs()

@@ -8,20 +8,36 @@ from bisect import bisect_right
 from themis.values import Value
 
 HELD_OUT = frozenset(
-    ("val", "vali", "valid", "validation", "validating", "eval", "evaluation", "test", "testing", "dev", "cv")
+    (
+        "va",
+        "val",
+        "vali",
+        "valid",
+        "validation",
+        "validating",
+        "eval",
+        "evaluation",
+        "test",
+        "testing",
+        "tst",
+        "dev",
+        "cv",
+    )
 ) | frozenset(("heldout", "held"))
-TRAINED = frozenset(("train", "training"))
+TRAINED = frozenset(("train", "training", "trn"))
 
 _HELD_OUT_WORD = r"(?:val|vali|valid|validation|validate|validating|eval|evaluation|evaluate|test|testing|dev|cv)"
-_OF_THE_TEXT = rf"\W{{0,5}}(?:{_HELD_OUT_WORD}|train|training|ep|epoch|step|it|iter|iteration|batch)(?![a-z_.])"
+_OF_THE_TEXT = (
+    rf"\W{{0,5}}(?:{_HELD_OUT_WORD}|train|training|ep|epoch|(?:global_|train_)?step|it|iter|iteration|batch)(?![a-z_.])"
+)
 _PREFIX = re.compile(
     # Times, levels, places in the source, names of modules, anything in brackets: no plain words.
     rf"\s*+(?:(?!{_OF_THE_TEXT})(?:\[[^\]]{{0,80}}\]|\([^)]{{0,80}}\)|(?:info|debug|notice|warning):[\w.]{{0,40}}:"
     r"|(?:[\w.]{1,40} - )?(?:info|debug|notice|warning)\b"
     r"|[^\s\w\[({]+(?=\s)|[^\s\[({]*(?:[0-9]|\w\.\w)[^\s\[({]*)[:,|>\]]*+\s*+)*+"
 )
-_LEAD = re.compile(rf"[^a-z]*{_HELD_OUT_WORD}\b(?![./])")
-_SET = r"(?:train|training|val|vali|valid|validation|eval|evaluation|test|testing|cv)"
+_LEAD = re.compile(rf"[^a-z]*{_HELD_OUT_WORD}\b(?![./]\w)")
+_SET = r"(?:train|training|val|vali|valid|validation|eval|evaluation|test|testing|dev|cv)"
 _SECTION = re.compile(
     rf"(?<![\w./-]){_SET}(?:[_ ](?:set|metrics|results|stats|error|loop|net output #[0-9]+))?"
     r"(?: *[\])|]| *: *(?!true|false|none|null|yes|no\b)[\[({a-z]| *= *\w{0,40}[\[({]| +- )"

@@ -12,8 +12,8 @@ _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,4}(?!,?[0-9])|[0-9]{1,15}"
 """A count, also one in groups of three digits: `12,000`."""
 
 _STEP = re.compile(
-    r"(?<!\w)(?P<name>(?:global|optimizer|env)[ _]step|_step|(?:total_)?timesteps|step|iteration|iter|itr|it"
-    r"|num_updates|update|up\.|batch_idx|batch|mini-?batch)"
+    r"(?<!\w)(?P<name>(?:global|optimizer|env|train)[ _]step|_step|(?:total_)?timesteps|step(?:_num)?"
+    r"|iteration|iter|itr|it|num_updates|update|up\.|batch_idx|batch|mini-?batch)"
     rf" *[:=#]? *[\[(]? *(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?"
     r"(?![\w%]|\.\d)"
 )
@@ -33,6 +33,8 @@ _EPOCH_BEHIND = re.compile(r"(?<![\w./,:-])(?P<epoch>[0-9]{1,9}) ?epoch(?!s|\w*=
 """`1epoch: ..`"""
 
 _TRAIN = re.compile(r"train: *\[? *(?P<epoch>[0-9]{1,9})(?: */ *(?P<epochs>[0-9]{1,9}))?(?=\]? *\[)")
+_OF_SET = re.compile(r"(?:train|test|val|valid|validation|eval) (?P<epoch>[0-9]{1,9}), ")
+"""`Train 3, loss: ..`"""
 _FROM_ZERO = re.compile(r"epoch [0-9]{1,9}/[0-9]{1,9} +[━╸╺ ]+ [0-9]+/[0-9]+ [^•]{1,40}•")
 """The bar that Lightning draws by Rich. It counts epochs from 0 to the last one: `Epoch 2/2` is the third of three."""
 _COUNT = re.compile(r"(?:^|[\[(| ])(?P<done>[0-9]{1,12}) *(?:/|of) *(?P<total>[0-9]{1,12})(?=[\] ,\[():]|$)")
@@ -44,15 +46,17 @@ _PAIR = re.compile(
     r"\[(?P<epoch>[0-9]{1,9})/(?P<epochs>[0-9]{1,9})\] ?\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]"
 )
 _BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
-_ROUND = re.compile(r"(?:^|\] )(?:\[(?P<round>[0-9]{1,12})\]|(?P<before>[0-9]{1,12}):)\s")
+_ROUND = re.compile(r"(?:^|\] )(?:\[ {0,9}(?P<round>[0-9]{1,12})\]|(?P<before>[0-9]{1,12}):)\s")
 _HEAD = re.compile(
-    r"\W*(?:(?:start(?:ing)?|begin(?:ning)?|train(?:ing)?|going into|entering|running)(?: of)? )?"
+    r"\W*(?:(?:start(?:ing)?|begin(?:ning)?|train(?:ing)?|going into|entering|running|learning)(?: of)? )?"
     r"(?:epoch[ :=#\[]*(?P<epoch>[0-9]{1,9})(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?)?\W*"
     rf"(?:(?:global )?(?:step|iteration|iter|batch)[ :=#\[]*(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?)?"
     # Behind that no sentence goes on: `Epoch 3 | 12 s`, but not `Epoch 3 was best`.
     r"\s*(?:[^\s\w].*)?"
 )
-_BLOCK = re.compile(r"\W{0,9}(?:(?:[a-z]{1,20} )?|.{0,100}? --? )(?:global[ _])?(?:step|iteration|iter)\W{1,3}[0-9]")
+_BLOCK = re.compile(
+    r"\W{0,9}(?:(?:[a-z]{1,20}[ _])?|.{0,100}? --? )(?:global[ _])?(?:step|iteration|iter|epoch)\W{1,3}[0-9]"
+)
 
 
 class LinePlace(Value, frozen=True, kw_only=True):
@@ -89,7 +93,10 @@ def line_place(text: str, loss_at: int) -> LinePlace:
             in_epoch=True,
             epoch=_whole(brackets["epoch"]),
         )
-    named = _EPOCH.search(text) or _TRAIN.match(text, text_start(text)) or _EPOCH_BEHIND.search(text)
+    named = _EPOCH.search(text)
+    if named is None:
+        begin = text_start(text)
+        named = _TRAIN.match(text, begin) or _OF_SET.match(text, begin) or _EPOCH_BEHIND.search(text)
     if named is None and (pair := _PAIR.search(text, 0, loss_at)):
         return LinePlace(
             step=_whole(pair["done"]),
@@ -103,6 +110,9 @@ def line_place(text: str, loss_at: int) -> LinePlace:
     if epoch is not None and epochs is not None and _FROM_ZERO.match(text):
         epoch, epochs = epoch + 1, epochs + 1
     step, steps, in_epoch = _step(text, loss_at, named)
+    if steps is not None and (step, steps) == (epoch, epochs):
+        # A bar of epochs.
+        step, steps, in_epoch = None, None, False
     return LinePlace(
         step=step,
         steps=steps,
@@ -115,9 +125,9 @@ def line_place(text: str, loss_at: int) -> LinePlace:
 
 def head_place(line: str) -> LinePlace | None:
     """Return the place that a head gives to the lines below it: `Epoch 3/10`, `Step 40`. None for any other line."""
-    if not any(word in line for word in ("poch", "POCH", "tep", "ter", "atch")):
-        return None
     text = line.lower()
+    if not ("epoch" in text or "step" in text or "iter" in text or "batch" in text):
+        return None
     head = _HEAD.fullmatch(text, text_start(text))
     if head is None or (head["epoch"] is None and head["step"] is None):
         return None
@@ -133,13 +143,13 @@ def head_place(line: str) -> LinePlace | None:
 def block_place(line: str) -> LinePlace | None:
     """Return the place that a line without a loss gives to the block right below it. None for any other line.
 
-    The line begins with a step, or has one behind a dash: `Step 100 per-step time 0.3s`, `-- STEP: 24/1170 -- ..`.
+    The line begins with a step or an epoch, or has one behind a dash: `Step 100 per-step time 0.3s`, `-- STEP: 24/99`.
     """
     text = line.lower()
-    if not _BLOCK.match(text, text_start(text)):
+    if not ("epoch" in text or "step" in text or "iter" in text) or not _BLOCK.match(text, text_start(text)):
         return None
     place = line_place(text, len(text))
-    return None if place.step is None else place
+    return None if place.step is None and place.epoch is None else place
 
 
 def _step(text: str, loss_at: int, epoch: re.Match[str] | None) -> tuple[int | None, int | None, bool]:

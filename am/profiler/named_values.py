@@ -50,12 +50,12 @@ _NOT_MEASURED = frozenset(
 # `loss=0.5.ckpt` is the name of a file. `0.6 -> 0.5` has the old value first.
 _AFTER = r"(?![\w%]|\.\w|-\d| *%| *-{0,2}> *[\d.])"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
-_SET_NAME = "train|training|val|valid|validation|eval|test|dev"
+_SET_NAME = "train|training|trn|val|valid|validation|eval|test|tst|dev"
 _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
     rf"(?<![\w./-])(?P<words>(?:[a-z][\w/-]{{0,40}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
-    rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
+    rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total|value)){{0,2}})"
     # `loss (for one batch) at step 200: 0.69`
     rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
     rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
@@ -65,11 +65,28 @@ _LOSS = re.compile(
 )
 _ERROR = re.compile(
     r"(?<![\w./-])(?P<words>(?:[a-z]{2,12}[ _/-]){0,2})"
-    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpd|cost|err(?:or)?(?:-top1)?)"
+    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpd|bits?[/_ ]dim|cost"
+    r"|err(?:or)?(?:-top1)?)"
     rf"(?P<suffix>(?:[_/](?:{_SET_NAME}))?)(?P<sep> *[:=]+ *| +){_WRAPPED}(?P<value>{NUMBER})"
     r"(?![\w]|\.\w|/| *-{0,2}> *[\d.]| {0,2}(?:[mu]?s|sec|secs|seconds|min|minutes|h|hours|usd|eur|[$€])\b)"
 )
 """Measures of which less is better. They count where no losses are named, in lines with a step or an epoch."""
+_ERROR_WORDS = (
+    "xent",
+    "ntropy",
+    "nll",
+    "ppl",
+    "perplex",
+    "mse",
+    "msle",
+    "mae",
+    "mape",
+    "bpc",
+    "bpd",
+    "bit",
+    "err",
+    "cost",
+)
 _OF_SETS = re.compile(
     rf"\bloss(?:es)?[ :=(-]{{1,4}}(train|training)[ :=]{{1,3}}({NUMBER})[ ,;|/]{{1,4}}(?:and )?"
     r"(val|valid|validation|eval|test)[ :=]{1,3}(?=[-+.0-9ni])",
@@ -92,7 +109,8 @@ _MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
 A number of the other sign, or with a plus, is the difference from the value before: `0.5 (-0.1)`."""
 _SPLIT = re.compile(r"[ _/.\\()-]+")
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]Loss$")
-_CAMEL = re.compile(r"(?:val|valid|validation|eval|test|train|training|total|avg|mean)Loss$")
+_CAMEL = re.compile(r"(?i:val|valid|validation|eval|test|dev|train|training|total|avg|mean)Loss$")
+_CAMEL_HELD_OUT = re.compile("val|eval|test|dev", re.IGNORECASE)
 
 
 TOTAL, PART = "total", "part"
@@ -155,7 +173,7 @@ def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> 
     losses = _losses(plain, text, parts)
     # They are not compared, but say when they diverge.
     losses = [each for each in losses if each.at not in adversaries or not math.isfinite(each.value)]
-    errors = _errors(text, parts)
+    errors = _errors(text, parts) if _may_hold_error(text) else []
     starts = [*adversaries, *(each.at for each in (*losses, *errors))]
     if not starts:
         return NamedValues(LinePlace())
@@ -170,6 +188,20 @@ def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> 
         values.held_out_loss, values.held_out_kind = measured.value, measured.kind
         values.accuracy = _accuracy(text, parts)
     return values
+
+
+def may_hold_loss(line: str) -> bool:
+    """Return whether a line has the name of a loss or an error, so that it is worth parsing."""
+    text = line.lower()
+    return "loss" in text or _may_hold_error(text)
+
+
+def _may_hold_error(text: str) -> bool:
+    # Faster than a pattern or `any`: most lines of a log are not of training.
+    for word in _ERROR_WORDS:  # noqa: SIM110
+        if word in text:
+            return True
+    return False
 
 
 def _with_step(place: LinePlace, losses: Sequence[_Loss]) -> LinePlace:
@@ -202,7 +234,7 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
         if _CLASS_NAME.search(name) and not (camel or named & (HELD_OUT | TRAINED)):
             continue
         words = before | named | set(_SPLIT.split(f"{match['of'] or ''} {match['unit'] or ''}"))
-        words |= {"val"} if camel and name[:1] in "vte" and not name.startswith(("tr", "to")) else set()
+        words |= {"val"} if camel and _CAMEL_HELD_OUT.match(name) else set()
         if words & _NOT_MEASURED or _is_cut(text, match):
             continue
         part = parts.at(match.start("name"))

@@ -13,7 +13,7 @@ from am.profiler.numbers import NUMBER
 
 _BORDERS = "|,; \t│┃║"
 _COLUMN = re.compile(r"\s*[,;|│┃║]\s*|\s{2,}|\t+")
-_COUNTERS = {"e": "epoch", "#": "step"} | {
+_COUNTERS = {"e": "epoch", "#": "step", "it": "step"} | {
     name: name for name in ("epoch", "step", "iter", "iteration", "global_step", "round")
 }
 """Names of the first column, and what they count."""
@@ -21,6 +21,7 @@ _HEAD_LETTERS = frozenset("esigrESIGR#")
 """The first letters of `_COUNTERS`, in both cases: a quick test for the head of a table."""
 _NAME = re.compile(r"[A-Za-z_]*(?:epoch|step|iter|iteration|time|loss|acc|accuracy|lr|auc|f1)s?", re.IGNORECASE)
 """A name in a head whose columns are separated by single spaces, as the words of a sentence are."""
+_LOSS = re.compile(r"loss|(?:^|_)(?:r?mse|mae|nll|ppl)(?:_|$)", re.IGNORECASE)
 _OF_BOXES = frozenset(("box", "obj", "cls", "dfl"))
 """The losses of detectors, which tables of YOLO name without the word."""
 _SET = r"(?:train|training|valid|validation|val|dev|test)"
@@ -47,6 +48,9 @@ class LogTable:
         text = line.strip(_BORDERS)
         if not text or not (self._columns or text[0] in _HEAD_LETTERS):
             return ""
+        if text[0] == "#":
+            # A head that is marked as a comment: its rows have no such column.
+            text = text.lstrip("# ") or text
         cells = _COLUMN.split(text)
         if len(cells) == 1 and text[0] in _HEAD_LETTERS:
             words = text.split()
@@ -82,7 +86,7 @@ def _columns(cells: Sequence[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     if len(_OF_BOXES & {name.lower() for name in names}) > 1:
         names = [f"{name}_loss" if name.lower() in (*_OF_BOXES, "total") else name for name in names]
-    if not any("loss" in name.lower() for name in names[1:]):
+    if not any(_LOSS.search(name) for name in names[1:]):
         return []
     # `LOSS NER` is a part, as `NER_LOSS` is.
     names = [f"{name[5:].replace(' ', '_')}_loss" if name[:5].lower() == "loss " else name for name in names]

@@ -18,7 +18,7 @@ from am.profiler.held_out_heads import HeldOutHeads, depth_of
 from am.profiler.line_blocks import LineBlocks
 from am.profiler.line_places import LinePlace, block_place, head_place, line_place
 from am.profiler.loss_kinds import LossKinds
-from am.profiler.named_values import PART, TOTAL, NamedValues, named_values
+from am.profiler.named_values import PART, TOTAL, NamedValues, may_hold_loss, named_values
 from am.profiler.records import LossOnly, Record, StepLoss, Validation
 from am.profiler.table_format import LogTable
 from am.profiler.unnamed_format import read_unnamed
@@ -26,10 +26,6 @@ from am.profiler.unnamed_format import read_unnamed
 _DONE = re.compile(r"\bprogress ?[:=]? {0,4}(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.IGNORECASE)
 _BARE_BAR = re.compile(r"[^0-9%|]{0,80}[0-9]{1,3}%\|")
 _TIMESTEPS = re.compile(r"\btotal_timesteps=(?P<step>[0-9]{1,15})(?![\w.])")
-_MAY_HOLD_LOSS = re.compile(
-    r"oss|OSS|xent|XENT|[nN]tropy|NTROPY|[nN][lL][lL]|NLL|[pP][pP][lL]|[pP]erplexity|[mM][sS][lL]?[eE]|[mM][aA][pP]?[eE]|[bB][pP]"
-    r"|[cC]ost|[ _/:-][eE]rr|bits"
-)
 _KERAS = re.compile(r"(?!\W*step ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
 """A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`."""
 _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):(?!\{|\s|Step )")
@@ -99,7 +95,7 @@ class TextFormat:
         drawn: Sequence[Record] = ()
         if "%|" in line:
             drawn = self._drawn(line)
-            if _BARE_BAR.match(line) and not _MAY_HOLD_LOSS.search(line):
+            if _BARE_BAR.match(line) and not may_hold_loss(line):
                 # It is no line of a block that it is drawn amid.
                 return drawn
         found: list[Record] = []
@@ -138,7 +134,7 @@ class TextFormat:
         if not in_block:
             self._block, self._block_depth = LinePlace(), 0
         row = self._table.row(line)
-        if not row and not _MAY_HOLD_LOSS.search(line):
+        if not row and not may_hold_loss(line):
             self._take_head(line, depth, held_out=held_out)
             return ()
         if diverged := says_diverged(line):
@@ -185,8 +181,11 @@ class TextFormat:
         """Remember the epoch and the step that a line gives to those below it."""
         self._held_out.passed(line, held_out=None)
         head = head_place(line)
+        if held_out and head is not None and head.epoch is None:
+            # It counts the steps of the evaluation.
+            return
         if not held_out and (block := head or block_place(line)) is not None:
-            self._block, self._block_depth, self._next_is_block = block, depth, True
+            self._block, self._block_depth, self._next_is_block = block, depth, block.step is not None
         if head is None:
             return
         self._head = head
@@ -293,5 +292,5 @@ class TextFormat:
 
 def _timesteps(text: str) -> Sequence[Record]:
     """Return the progress of a table of reinforcement learning that has no loss yet."""
-    found = _TIMESTEPS.search(text)
+    found = _TIMESTEPS.search(text) if "total_timesteps=" in text else None
     return () if found is None else (StepLoss(step=int(found["step"]), loss=None),)

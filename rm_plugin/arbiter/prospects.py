@@ -28,11 +28,11 @@ class Stay(Value, frozen=True, kw_only=True):
 
 def lives_of_stays(stays: Iterable[Stay], gpus: float, queues: Queues = ONE_QUEUE) -> dict[str, FluidLife]:
     """The lives of all apps that declared phases, on a fluid cluster of `gpus` GPUs."""
-    changes: list[tuple[float, int, Stay]] = []
+    changes: list[tuple[float, bool, Stay]] = []
     for stay in stays:
-        changes.append((stay.arrived_at_s, 0, stay))
+        changes.append((stay.arrived_at_s, False, stay))
         if stay.left_at_s is not None:
-            changes.append((max(stay.arrived_at_s, stay.left_at_s), 1, stay))
+            changes.append((max(stay.arrived_at_s, stay.left_at_s), True, stay))
     changes.sort(key=lambda change: change[:2])
     cluster = FluidCluster(gpus, changes[0][0] if changes else 0.0, queues)
     for at_s, leaves, stay in changes:

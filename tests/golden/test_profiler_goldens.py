@@ -266,6 +266,16 @@ BY_HAND = [
     ("composer_errors", 100, (20, 2.1123, 2.0123, None)),
     ("error_rates", 120, (1, math.nan, 0.812345, None)),
     ("rllib", 100, (0, 8.7123, None, None)),
+    ("lasagne", 500, (2, 0.5, 0.6, None)),
+    ("bar_of_epochs", 100, (2, 512, None, None)),
+    ("deepmd", 1000000, (200, 0.123, 0.125, None)),
+    ("efficientdet", 500, (1, 1.5, 1.7, None)),
+    ("fastmri", 50, (1, 0.55, 0.6, None)),
+    ("bar_wiped", 60, (2, 1.5, None, None)),
+    ("dgcnn", 250, (1, 0.5, 0.6, 0.8)),
+    ("pointnet", 200, (2, 0.5, 0.6, None)),
+    ("drawn_table", 100, (2, 0.5, 0.6, 0.8)),
+    ("notebook", 300, (200, 0.5, 0.6, 0.8)),
 ]
 
 

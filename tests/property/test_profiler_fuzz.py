@@ -76,6 +76,19 @@ PIECES = [
     ),
     *(" - loss: ", " - val_loss: ", "3s", "24ms/step", " - ", ": ", "[==>..]", "━━", "\x1b[0m", "ETA: 1:02", "Unknown"),
     *(" +/- 0.0 (jitter = 0.0)\t", "64 global", "\t", "0.5"),
+    *(
+        "{'a': 1,",
+        "}",
+        "| total_timesteps | ",
+        "| ",
+        "-----",
+        " > EVALUATION",
+        "Step ",
+        "loss 3 ",
+        "val ppl: ",
+        "xent ",
+        "%|",
+    ),
 ]
 LINES = st.builds(
     lambda start, pieces: start + "".join(pieces),

@@ -93,6 +93,8 @@ def test_step_and_training_loss(line):
         ("Test: [97/97]  Loss 0.6 (0.7001)  Acc@1 78.00 (77.00)", (0, 0.7001, 0.77)),
         ("epoch 2 train: loss=0.69 acc=0.9 | val: loss=0.7001 acc=0.77", (2, 0.7001, 0.77)),
         ('{"epoch": 2, "split": "val", "loss": 0.7001, "acc": 0.77}', (2, 0.7001, 0.77)),
+        # The first accuracy is not said to be of training.
+        ("Epoch 2/6 loss: 0.69 acc: 0.9 val_loss: 0.7001 val_acc: 0.77", (2, 0.7001, 0.77)),
         ("2026-11-25 10:00:04 [INFO] (run.py:12) Test: loss 0.7001", (0, 0.7001, None)),
     ],
 )

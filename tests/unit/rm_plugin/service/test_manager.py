@@ -383,6 +383,7 @@ class TestMessages:
             late.progress = 0.75
             await rm.manager.receive(entry, session, pb.AmMessage(id=3, heartbeat=late))
             assert entry.heartbeat.progress == 0.5
+            assert (entry.heartbeat.unmet_gpus, app_status(rm.manager, entry, whole=False).gpus_unmet) == (2, 0)
 
         run(tmp_path, scenario)
 
