@@ -209,10 +209,11 @@ class LogReader:
             tag = _TEXT_TAG.match(line)
             assert tag is not None
             found: Sequence[Record] = ()
+            row = ""
             text = line[tag.end() :].decode("utf-8", "replace").rstrip()
             if not self.times_steps:
-                found = self._text.read(text)
-            if self._declared is not None and (metric := self._declared.read(text)):
+                found, row = self._text.read(text), self._text.row
+            if self._declared is not None and (metric := self._declared.read(text) or self._declared.read(row)):
                 found = (*(found or self._progress(text, metric)), metric)
             if found and (tag["worker"] is None or self._accepts(tag["worker"], found)):
                 self._count_read(found)

@@ -61,6 +61,8 @@ class TextFormat:
         """Forget earlier lines, because the next lines are from a new incarnation of the job."""
         self._blocks = LineBlocks()
         self._table = LogTable()
+        self.row = ""
+        """The last line with the names of its columns, if it was a row of a table."""
         self._boosting = BoostingLines()
         self._kinds, self._held_out_kinds = LossKinds(), LossKinds()
         self._names_losses = self._has_rounds = False
@@ -90,6 +92,7 @@ class TextFormat:
 
     def read(self, line: str) -> Sequence[Record]:
         """Return the records of a line, in order. Never raises."""
+        self.row = ""
         if not line:
             return ()
         drawn: Sequence[Record] = ()
@@ -133,7 +136,7 @@ class TextFormat:
         self._next_is_block = False
         if not in_block:
             self._block, self._block_depth = LinePlace(), 0
-        row = self._table.row(line)
+        row = self.row = self._table.row(line)
         if not row and not may_hold_loss(line):
             self._take_head(line, depth, held_out=held_out)
             return ()

@@ -371,6 +371,15 @@ def test_declared_metric(line, metric):
 
 
 @pytest.mark.parametrize(
+    "metric", [{"name": "SCORE", "mode": "max"}, {"regex": r"^ *\d+ +(?P<step>\d+) .* (?P<value>[\d.]+)$"}]
+)
+def test_declared_metric_is_a_column_of_a_table_or_what_a_regular_expression_finds_in_its_rows(metric):
+    table = ["E    #       LOSS NER  ENTS_F  SCORE ", "---  ------  --------  ------  ------"]
+    rows = ["  0       0     53.67    0.00    0.17", "  5      50    503.85  100.00    0.25", "saved 50 rows"]
+    assert values("\n".join([*table, *rows]), **metric) == [(0, 0.17), (50, 0.25)]
+
+
+@pytest.mark.parametrize(
     ("line", "loss", "held_out"),
     [
         ("Epoch 3: RMSE = 0.5", 0.5, None),
