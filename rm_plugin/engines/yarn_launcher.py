@@ -237,7 +237,10 @@ class YarnAppLauncher:
             await asyncio.gather(self._following, return_exceptions=True)
 
     def close(self) -> None:
-        """End the threads that call YARN and NodeManagers, once their calls have returned. Applications live on."""
+        """Follow nothing more, and end the threads once their calls have returned. Applications live on."""
+        for task in (self._following, *self._ends):
+            if task is not None:
+                task.cancel()
         self._calls.close()
         self._drains.close()
 

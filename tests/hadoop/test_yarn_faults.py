@@ -176,6 +176,27 @@ def test_the_node_of_an_app_master(themis, breakable_cluster):
     assert app.attempts == 3
 
 
+def test_app_master_whose_node_yarn_does_not_take_for_lost_yet_is_no_failure(breakable_cluster, tmp_path):
+    """Themis finds it silent first, as with YARN's default of ten minutes, and its node does not answer."""
+    manager = ThemisOnYarn(breakable_cluster, tmp_path)
+    manager.settings["am_expiry_s"] = 3
+    with manager:
+        app_id = at_work(manager)
+        (am,) = manager.app_masters(app_id)
+        node_manager = breakable_cluster.daemons()[f"nodemanager-{node_of(am)}"]
+        for process in (node_manager, am):
+            os.kill(process, signal.SIGSTOP)
+        try:
+            manager.until(lambda: "am_lost" in manager.kinds(), "the app master is lost", 90)
+        finally:
+            os.kill(node_manager, signal.SIGCONT)
+        (lost,) = [event.detail["reason"] for event in manager.events() if event.kind == "am_lost"]
+        assert lost == "the app master is silent; not counted as its failure"
+        manager.until(lambda: manager.app(app_id).attempts == 2, "the next attempt starts", 60)
+        manager.client.kill(app_id, "seen")
+        manager.until(lambda: not manager.processes(), "nothing of it is left", 60)
+
+
 @pytest.mark.nightly
 def test_yarns_resource_manager(themis, breakable_cluster):
     app_id = at_work(themis)

@@ -67,7 +67,7 @@ def engine_of(client):
     engine._client = client
     engine._inventory = YarnInventory(client, node_devices(YarnSettings(emulated=True), None))
     engine._launcher = YarnAppLauncher(
-        client, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(), node_addresses=lambda *_: ()
+        client, "run7", on_exit, template=TEMPLATE, settings=YarnSettings(poll_s=0.01), node_addresses=lambda *_: ()
     )
     return engine
 
@@ -76,16 +76,21 @@ async def on_exit(_end):
     pass
 
 
-def test_closed_engine_of_yarn_has_no_threads(client):
+def test_closed_engine_of_yarn_has_no_threads(client, caplog):
+    """Applications that run on are followed no more, so no call fails for want of threads."""
+
     async def scenario():
         client.back.set()
         engine = engine_of(client)
         assert not await engine._launcher.adopt("app-1", 1, 1)
+        engine._launcher._follow("app-2", 1, "application_17_0001")
         await engine.inventory().read()
         assert threads_of(client)
         await engine.close()
         assert client.closed
         await none_left(client)
+        await asyncio.sleep(0.05)
+        assert not caplog.records
 
     run(scenario)
 
