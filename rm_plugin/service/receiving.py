@@ -95,8 +95,9 @@ class Receiving:
                 async with self.slot(caller):
                     request = await only_one_of(requests)
                 with self.stream(caller):
-                    async for message in handler.unary_stream(request, context):
-                        yield message
+                    async with contextlib.aclosing(handler.unary_stream(request, context)) as answers:
+                        async for message in answers:
+                            yield message
             except InputError as error:
                 await refuse(context, error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -46,21 +46,33 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
         self, request_iterator: AsyncIterator[pb.AmMessage], context: Context
     ) -> AsyncIterator[pb.RmMessage]:
         """One session: a greeting, which is answered with a proof, and the registration of the attempt."""
+        # gRPC's iterator keeps its last message until it is closed or garbage is collected.
+        received: Any = aiter(request_iterator)
+        async with (
+            contextlib.aclosing(received) as requests,
+            contextlib.aclosing(self._session(requests, context)) as messages,
+        ):
+            async for message in messages:
+                yield message
+
+    async def _session(
+        self, requests: AsyncIterator[pb.AmMessage], context: Context
+    ) -> AsyncGenerator[pb.RmMessage, None]:
         # Before anything is received: strangers can make the service hold a few messages of 16 MB, and no more, and an
         # app master does not wait for theirs.
         marks = dict(context.invocation_metadata() or ())
         sender = self._manager.sender_of(marks) or network_of(peer_address(context.peer()))
         slot = self._receiving.slot(sender)
-        first = await _first(request_iterator, slot)
+        first = await _first(requests, slot)
         if first is not None and first.WhichOneof("body") == "greeting":
             proof = await _answered(self._manager.greet(first.greeting), context)
             yield pb.RmMessage(proof=proof)
-            first = await _first(request_iterator, slot)
+            first = await _first(requests, slot)
         if first is None or first.WhichOneof("body") != "register":
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
             raise AssertionError("abort raises")
         entry, stream = await _answered(self._manager.register(first.register, context.peer()), context)
-        reader = asyncio.get_running_loop().create_task(self._read(request_iterator, entry, stream))
+        reader = asyncio.get_running_loop().create_task(self._read(requests, entry, stream))
         try:
             async for message in stream.outgoing():
                 yield message
