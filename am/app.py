@@ -53,6 +53,8 @@ def kept_code(code: CodeArchive | None, content: bytes, folder: Path) -> Path | 
         content = path.read_bytes()
     if CodeArchive.of(content).sha256 != code.sha256:
         raise MissingHereError("the app's code is not there", value=code.sha256, remedy="submit the app again")
+    # In a container of YARN the folder does not exist yet.
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
 

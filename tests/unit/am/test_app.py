@@ -238,12 +238,13 @@ class TestTimes:
 
 
 def test_an_attempt_uses_the_code_of_an_earlier_one_if_the_resource_manager_lost_it(tmp_path):
-    code = CodeArchive.of(b"an archive")
-    path = kept_code(code, b"an archive", tmp_path)
+    # In a container of YARN the app's folder does not exist yet.
+    code, folder = CodeArchive.of(b"an archive"), tmp_path / "app"
+    path = kept_code(code, b"an archive", folder)
     assert path is not None
     assert path.read_bytes() == b"an archive"
-    assert kept_code(code, b"", tmp_path) == path
-    assert kept_code(None, b"", tmp_path) is None
+    assert kept_code(code, b"", folder) == path
+    assert kept_code(None, b"", folder) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"another"])
