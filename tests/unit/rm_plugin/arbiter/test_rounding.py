@@ -163,3 +163,17 @@ def test_other_apps_and_their_order_do_not_change_a_draw():
 def test_a_share_beyond_1_is_refused():
     with pytest.raises(InputError, match="between 0 and 1"):
         keep_share(FIVE, 1.01, CRUDE_SLOWDOWN, random.Random(0))
+
+
+def test_capped_payment_leaves_the_first_gang_if_no_job_can_use_a_part_of_it():
+    near, far = gang(Level.MACHINE, m0=2), gang(Level.RACK, m1=1, m2=1)
+    assert keep_share([far, near], 0.0, CRUDE_SLOWDOWN, random.Random(0), Rounding.CAPPED) == (near,)
+
+
+def test_by_gpu_keeps_the_largest_part_that_any_job_can_use():
+    demands = [GangDemand(job_id=f"j{most}", min_gpus=1, max_gpus=most, work_left_gpu_s=1.0) for most in (1, 3)]
+    for seed in range(20):
+        kept = keep_share(
+            [gang(Level.MACHINE, m0=4)], 0.75, CRUDE_SLOWDOWN, random.Random(seed), Rounding.BY_GPU, demands
+        )
+        assert kept == (gang(Level.MACHINE, m0=3),)

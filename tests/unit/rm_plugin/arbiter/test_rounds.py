@@ -14,6 +14,7 @@ from rm_plugin.arbiter.round_values import (
     RoundSettings,
     RoundSnapshot,
     SolveAuction,
+    Wait,
 )
 from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
 from rm_plugin.arbiter.seeds import child_digests, child_seed
@@ -289,3 +290,16 @@ class TestValues:
         by_seed = sorted(names, key=lambda name: child_seed(1, "a", name))
         assert [digests[digest] for digest in sorted(digests)] == by_seed
         assert child_digests(1, ("a",), []) == []
+
+
+@pytest.mark.parametrize(
+    ("until_s", "text"),
+    [
+        (None, "later"),
+        (110.0, "later; expected to start there in 10 s"),
+        (100.0, "later; expected to start there now"),
+        (90.0, "later; expected to start there now"),
+    ],
+)
+def test_wait_says_in_how_many_seconds_the_job_is_expected_to_start(until_s, text):
+    assert Wait(job_id="j", reason="later", machine_id="m0", until_s=until_s).text(100.0) == text
