@@ -474,7 +474,10 @@ class AppMasters:
                 return lives
 
     async def close(self, *, keep_apps: bool = False) -> None:
-        """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps."""
+        """End every app master and task of this run, and their leases, unless `keep_apps`.
+
+        A later start restores the running apps.
+        """
         self._closing = True
         self._changes.stop_waiting()
         with contextlib.suppress(StoreError):
@@ -492,6 +495,16 @@ class AppMasters:
             await self._launcher.shutdown()
         except UnreachableError as error:
             LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
+            return
+        with contextlib.suppress(StoreError):
+            await self._changes.make(self._end_leases)
+
+    def _end_leases(self, change: Change) -> None:
+        """End all leases, so that the time until the next start is nobody's GPU time."""
+        leases = [
+            lease.lease_id for entry in self._watched.values() for lease in self._arbiter.table.of_app(entry.app_id)
+        ]
+        self._live_cluster.revoke(change, leases, "the ResourceManager stopped")
 
     def _keep_progress(self, change: Change) -> None:
         for entry in self._watched.values():

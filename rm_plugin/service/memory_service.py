@@ -158,9 +158,9 @@ class MemoryService:
         )
 
     async def close(self) -> None:
-        """End the service; the store stays."""
+        """End the service; the store and the apps stay."""
         self.store.let_go()
-        await self.manager.app_masters.close()
+        await self.manager.app_masters.close(keep_apps=True)
         await self.manager.changes.close()
 
     async def _am_exited(self, exit_: AmExit) -> None:

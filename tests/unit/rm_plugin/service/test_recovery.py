@@ -490,3 +490,18 @@ class TestSession:
                 await replies.aclose()
 
         run(scenario)
+
+
+@pytest.mark.parametrize(("keep_apps", "gpu_s"), [(False, 2 * 100.0), (True, 2 * 5_100.0)])
+def test_time_after_a_stop_is_gpu_time_only_of_apps_that_run_on(tmp_path, keep_apps, gpu_s):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(app("mine"))
+            await grant(rm, entry, 2)
+            rm.clock.advance_to(1_100.0)
+            await rm.manager.app_masters.close(keep_apps=keep_apps)
+            rm.clock.advance_to(6_100.0)
+            assert rm.arbiter.attained_gpu_s(entry.app_id, rm.clock.now_s()) == pytest.approx(gpu_s)
+            assert len(rm.store.leases()) == (2 if keep_apps else 0)
+
+    run(scenario)
