@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -95,8 +96,11 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     about = f"for operators: {', '.join(_OPERATORS)}; for researchers: {', '.join(_RESEARCHERS)}"
     commands = parser.add_subparsers(title="commands", description=about, metavar="COMMAND")
     for name in (command,) if command in _COMMANDS else _COMMANDS:
-        # Imported here, so that Ctrl-C during imports ends like Ctrl-C at any other time.
-        import_module(f"themis_cli.{name}_command").add_to(commands)
+        # Imported here, so that Ctrl-C during imports ends like Ctrl-C at any other time. It waits for the import: if
+        # that of msgspec is interrupted, the process crashes later.
+        with OneInterruption((signal.SIGINT,)) as interruption, interruption.held():
+            command_module = import_module(f"themis_cli.{name}_command")
+        command_module.add_to(commands)
     return parser
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from testbed_run import SUBMARINE, TestbedRun, first_event, started_testbed
+from testbed_run import SUBMARINE, TestbedRun, first_event, started_testbed, until
 
 from submarine_client.connection import Connection
 
@@ -68,9 +68,10 @@ def test_the_main_job_survives_kills_of_a_master_a_task_and_a_client(tmp_path: P
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("after_s", [0.5, 8.0])
+@pytest.mark.parametrize("after_s", [0.0, 8.0])
 def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after_s: float) -> None:
     with started_testbed("conf/testbed/small.yaml", tmp_path / "out") as run:
+        until(run.out.exists, "the run begins")
         time.sleep(after_s)
         run.process.send_signal(signal.SIGINT)
         assert run.finish(60) == 3
