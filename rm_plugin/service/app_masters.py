@@ -493,8 +493,8 @@ class AppMasters:
             return
         try:
             await self._launcher.shutdown()
-        except UnreachableError as error:
-            LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
+        except ThemisError as error:
+            LOG.error("apps may run on, so their leases stay: %s", error)
             return
         with contextlib.suppress(StoreError):
             await self._changes.make(self._end_leases)
