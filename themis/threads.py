@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
@@ -56,9 +57,9 @@ class Threads:
         if self._closed:
             return
         self._closed = True
-        while not self._calls.empty():
-            call = self._calls.get()
-            if call is not None:
+        # Not `get`: a thread may take the last call meanwhile.
+        with contextlib.suppress(Empty):
+            while (call := self._calls.get_nowait()) is not None:
                 call[1].cancel()
         for _ in range(self._started):
             self._calls.put(None)

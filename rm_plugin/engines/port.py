@@ -175,6 +175,6 @@ class AppLauncher(Protocol):
         """End all app masters and tasks of this ResourceManager's run. Exits are not reported any more.
 
         Raises:
-            UnreachableError: The lock is not confirmed.
+            ThemisError: Some may run on, since the engine does not answer or the lock is not confirmed.
         """
         ...

@@ -224,17 +224,19 @@ class YarnAppLauncher:
         await followed.over.wait()
 
     async def shutdown(self) -> None:
-        """Kill every application of this run. Log those that cannot be killed, and leave them to YARN."""
+        """Kill every application of this run. Those that cannot be killed are left to YARN, and named in the error."""
         self._closed = True
         await self._lock.confirm()
-        await self._kill_all()
+        left = await self._kill_all()
         if self._ends:
             await asyncio.gather(*self._ends, return_exceptions=True)
             # Handling a reported end may have launched another application meanwhile.
-            await self._kill_all()
+            left = await self._kill_all()
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
+        if left:
+            raise UnreachableError("not all applications could be killed in YARN", value=", ".join(left))
 
     def close(self) -> None:
         """Follow nothing more, and end the threads once their calls have returned. Applications live on."""
@@ -408,12 +410,14 @@ class YarnAppLauncher:
             LOG.warning("YARN does not say how the attempts of %s ended: %s", followed.app_id, error)
             return frozenset()
 
-    async def _kill_all(self) -> None:
+    async def _kill_all(self) -> list[str]:
+        """Kill every application of this run. Returns the apps for which that failed."""
         app_ids = sorted({*self._apps, *self._unanswered})
         results = await asyncio.gather(*(self.kill(app_id) for app_id in app_ids), return_exceptions=True)
-        for app_id, result in zip(app_ids, results, strict=True):
-            if isinstance(result, BaseException):
-                LOG.error("%s may still run in YARN: %s", app_id, result)
+        left = {app_id: end for app_id, end in zip(app_ids, results, strict=True) if isinstance(end, BaseException)}
+        for app_id, error in left.items():
+            LOG.error("%s may still run in YARN: %s", app_id, error)
+        return list(left)
 
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:

@@ -116,6 +116,8 @@ class AppMasters:
         self._engine_away = False
         self._engine_away_at_s = -math.inf
         self._closing = False
+        # Before, the engine may not know all apps of the former ResourceManager.
+        self._is_recovered = False
         changes.on_recovery(self.resume)
         active = entries.active()
         self._watched.update({entry.app_id: entry for entry in active if entry.is_admitted})
@@ -431,6 +433,7 @@ class AppMasters:
                 self._recover_adopted(entry)
             elif entry.is_active:
                 await self._recover_gone(entry)
+        self._is_recovered = True
         return run_on
 
     def _recover_adopted(self, entry: AppEntry) -> None:
@@ -493,11 +496,12 @@ class AppMasters:
             return
         try:
             await self._launcher.shutdown()
-        except UnreachableError as error:
-            LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
+        except ThemisError as error:
+            LOG.error("apps may run on, so their leases stay: %s", error)
             return
-        with contextlib.suppress(StoreError):
-            await self._changes.make(self._end_leases)
+        if self._is_recovered:
+            with contextlib.suppress(StoreError):
+                await self._changes.make(self._end_leases)
 
     def _end_leases(self, change: Change) -> None:
         """End all leases, so that the time until the next start is nobody's GPU time."""

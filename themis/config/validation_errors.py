@@ -51,6 +51,10 @@ class Unreadable:
     def __init__(self, error: InputError) -> None:
         self.error = error
 
+    def __repr__(self) -> str:
+        """Return how errors show a list or mapping with this value in it: with the value that YAML found."""
+        return repr(self.error.value)
+
 
 def explained(model: type[BaseModel], error: ValidationError, source: str) -> list[tuple[Location, InputError]]:
     """Return an InputError for each value in `source` that does not fit `model`, with its location."""

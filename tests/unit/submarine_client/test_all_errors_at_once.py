@@ -139,3 +139,8 @@ def test_options_of_a_job_are_all_checked() -> None:
         "--env is not K=V",
     ]
     assert_begin(flag_errors(line), beginnings)
+
+
+def test_a_list_or_mapping_is_shown_with_the_words_that_yaml_would_change(tmp_path: Path) -> None:
+    lines = group_errors(tmp_path, "name: a\ncommand: ls\nhyper_parameters: {lang: [no, a]}\n")
+    assert lines[1:] == ["g: hyper_parameters: should be a list: {'lang': ['no', 'a']}"]

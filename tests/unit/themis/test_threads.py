@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -106,3 +107,21 @@ print("over")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
+
+
+def test_close_does_not_wait_for_a_call_that_a_thread_takes_meanwhile():
+    class Taken(SimpleQueue):
+        def empty(self):
+            """Say what was true before a thread took the last call."""
+            return False
+
+    async def scenario():
+        threads = Threads("taken", 1)
+        threads._calls = Taken()
+        assert await threads.run(divmod, 7, 2) == (3, 1)
+        closing = threading.Thread(target=threads.close, daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, 5)
+        assert not closing.is_alive()
+
+    run(scenario)

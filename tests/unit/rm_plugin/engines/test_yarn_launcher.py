@@ -647,7 +647,7 @@ def test_shutdown_waits_for_end_callback_and_kills_its_launch(living):
 
 
 def test_shutdown_continues_after_failed_kill(living, monkeypatch, caplog):
-    yarn = FakeYarn()
+    yarn, launchers = FakeYarn(), []
     kill = yarn.kill
 
     def kill_others(yarn_app_id, reason):
@@ -660,10 +660,11 @@ def test_shutdown_continues_after_failed_kill(living, monkeypatch, caplog):
     async def scenario(launcher, exits):
         await launcher.launch(order())
         await launcher.launch(order("app-2"))
-        await launcher.shutdown()
-        return launcher._following.done()
+        launchers.append(launcher)
 
-    assert run(yarn, scenario)
+    with pytest.raises(UnreachableError, match=r"'app-1'$"):
+        run(yarn, scenario)
+    assert launchers[0]._following.done()
     assert yarn.apps["application_17_0002"].state is AppState.KILLED
     assert "app-1 may still run in YARN" in caplog.text
 

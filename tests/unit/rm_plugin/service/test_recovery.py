@@ -10,6 +10,7 @@ from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.session_service import ArbiterService
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
+from themis.docker_host import DockerError
 from themis.errors import UnreachableError
 from themis.lifecycle import AppState, LeaseState
 from themis.wire import themis_pb2 as pb
@@ -496,6 +497,7 @@ class TestSession:
 def test_time_after_a_stop_is_gpu_time_only_of_apps_that_run_on(tmp_path, keep_apps, gpu_s):
     async def scenario():
         async with memory_service(tmp_path) as rm:
+            await rm.manager.app_masters.recover()
             entry, _ = await rm.registered(app("mine"))
             await grant(rm, entry, 2)
             rm.clock.advance_to(1_100.0)
@@ -503,5 +505,36 @@ def test_time_after_a_stop_is_gpu_time_only_of_apps_that_run_on(tmp_path, keep_a
             rm.clock.advance_to(6_100.0)
             assert rm.arbiter.attained_gpu_s(entry.app_id, rm.clock.now_s()) == pytest.approx(gpu_s)
             assert len(rm.store.leases()) == (2 if keep_apps else 0)
+
+    run(scenario)
+
+
+def test_leases_of_apps_that_may_run_on_outlast_a_stop(tmp_path, monkeypatch):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            await rm.manager.app_masters.recover()
+            entry, _ = await rm.registered(app("mine"))
+            await grant(rm, entry, 2)
+
+            async def refuse():
+                raise DockerError("the Docker engine does not answer")
+
+            monkeypatch.setattr(rm.launcher, "shutdown", refuse)
+            await rm.manager.app_masters.close()
+            assert [lease.app_id for lease in rm.store.leases()] == [entry.app_id] * 2
+
+    run(scenario)
+
+
+def test_leases_of_apps_that_are_not_adopted_yet_outlast_a_stop(tmp_path):
+    """YARN is away at the start. The launcher knows no application yet, so a stop cannot end any."""
+
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(app("mine"))
+            await grant(rm, entry, 2)
+            # No `recover` has ended.
+            await rm.manager.app_masters.close()
+            assert [lease.app_id for lease in rm.store.leases()] == [entry.app_id] * 2
 
     run(scenario)
