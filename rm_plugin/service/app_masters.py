@@ -116,8 +116,6 @@ class AppMasters:
         self._engine_away = False
         self._engine_away_at_s = -math.inf
         self._closing = False
-        # Before, the engine may not know all apps of the former ResourceManager.
-        self._is_recovered = False
         changes.on_recovery(self.resume)
         active = entries.active()
         self._watched.update({entry.app_id: entry for entry in active if entry.is_admitted})
@@ -433,7 +431,6 @@ class AppMasters:
                 self._recover_adopted(entry)
             elif entry.is_active:
                 await self._recover_gone(entry)
-        self._is_recovered = True
         return run_on
 
     def _recover_adopted(self, entry: AppEntry) -> None:
@@ -477,9 +474,9 @@ class AppMasters:
                 return lives
 
     async def close(self, *, keep_apps: bool = False) -> None:
-        """End every app master and task of this run, and their leases, unless `keep_apps`.
+        """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps.
 
-        A later start restores the running apps.
+        Their leases stay, so that the first app that comes back does not take the GPUs of all.
         """
         self._closing = True
         self._changes.stop_waiting()
@@ -497,18 +494,7 @@ class AppMasters:
         try:
             await self._launcher.shutdown()
         except ThemisError as error:
-            LOG.error("apps may run on, so their leases stay: %s", error)
-            return
-        if self._is_recovered:
-            with contextlib.suppress(StoreError):
-                await self._changes.make(self._end_leases)
-
-    def _end_leases(self, change: Change) -> None:
-        """End all leases, so that the time until the next start is nobody's GPU time."""
-        leases = [
-            lease.lease_id for entry in self._watched.values() for lease in self._arbiter.table.of_app(entry.app_id)
-        ]
-        self._live_cluster.revoke(change, leases, "the ResourceManager stopped")
+            LOG.error("apps may run on: %s", error)
 
     def _keep_progress(self, change: Change) -> None:
         for entry in self._watched.values():

@@ -493,47 +493,20 @@ class TestSession:
         run(scenario)
 
 
-@pytest.mark.parametrize(("keep_apps", "gpu_s"), [(False, 2 * 100.0), (True, 2 * 5_100.0)])
-def test_time_after_a_stop_is_gpu_time_only_of_apps_that_run_on(tmp_path, keep_apps, gpu_s):
+@pytest.mark.parametrize("trouble", [None, DockerError("the Docker engine does not answer")])
+def test_leases_outlast_an_orderly_stop_also_if_the_engine_does_not_answer(tmp_path, monkeypatch, trouble):
+    """Else the first app that comes back would take the GPUs of all."""
+
     async def scenario():
         async with memory_service(tmp_path) as rm:
-            await rm.manager.app_masters.recover()
-            entry, _ = await rm.registered(app("mine"))
-            await grant(rm, entry, 2)
-            rm.clock.advance_to(1_100.0)
-            await rm.manager.app_masters.close(keep_apps=keep_apps)
-            rm.clock.advance_to(6_100.0)
-            assert rm.arbiter.attained_gpu_s(entry.app_id, rm.clock.now_s()) == pytest.approx(gpu_s)
-            assert len(rm.store.leases()) == (2 if keep_apps else 0)
-
-    run(scenario)
-
-
-def test_leases_of_apps_that_may_run_on_outlast_a_stop(tmp_path, monkeypatch):
-    async def scenario():
-        async with memory_service(tmp_path) as rm:
-            await rm.manager.app_masters.recover()
             entry, _ = await rm.registered(app("mine"))
             await grant(rm, entry, 2)
 
             async def refuse():
-                raise DockerError("the Docker engine does not answer")
+                raise trouble
 
-            monkeypatch.setattr(rm.launcher, "shutdown", refuse)
-            await rm.manager.app_masters.close()
-            assert [lease.app_id for lease in rm.store.leases()] == [entry.app_id] * 2
-
-    run(scenario)
-
-
-def test_leases_of_apps_that_are_not_adopted_yet_outlast_a_stop(tmp_path):
-    """YARN is away at the start. The launcher knows no application yet, so a stop cannot end any."""
-
-    async def scenario():
-        async with memory_service(tmp_path) as rm:
-            entry, _ = await rm.registered(app("mine"))
-            await grant(rm, entry, 2)
-            # No `recover` has ended.
+            if trouble is not None:
+                monkeypatch.setattr(rm.launcher, "shutdown", refuse)
             await rm.manager.app_masters.close()
             assert [lease.app_id for lease in rm.store.leases()] == [entry.app_id] * 2
 
