@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
@@ -40,15 +41,16 @@ class Threads:
         """Call a function that blocks. If this is cancelled before a thread is free, the function is not called.
 
         Raises:
-            RuntimeError: The threads are closed.
+            RuntimeError: The threads are closed, or the machine has no thread left.
         """
         if self._closed:
             raise RuntimeError(f"the threads {self._name} are closed")
+        if self._started < self._count:
+            # If the machine has no thread left, this raises: the call is not made, and the next one tries again.
+            Thread(target=self._work, name=f"{self._name}_{self._started + 1}", daemon=True).start()
+            self._started += 1
         future: Future[T] = Future()
         self._calls.put((partial(function, *args, **kwargs), future))
-        if self._started < self._count:
-            self._started += 1
-            Thread(target=self._work, name=f"{self._name}_{self._started}", daemon=True).start()
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
@@ -56,9 +58,9 @@ class Threads:
         if self._closed:
             return
         self._closed = True
-        while not self._calls.empty():
-            call = self._calls.get()
-            if call is not None:
+        # A thread that has just ended its call may take the last one meanwhile.
+        with contextlib.suppress(Empty):
+            while (call := self._calls.get_nowait()) is not None:
                 call[1].cancel()
         for _ in range(self._started):
             self._calls.put(None)
