@@ -41,15 +41,16 @@ class Threads:
         """Call a function that blocks. If this is cancelled before a thread is free, the function is not called.
 
         Raises:
-            RuntimeError: The threads are closed.
+            RuntimeError: The threads are closed, or the machine has no thread left.
         """
         if self._closed:
             raise RuntimeError(f"the threads {self._name} are closed")
+        if self._started < self._count:
+            # If the machine has no thread left, this raises: the call is not made, and the next one tries again.
+            Thread(target=self._work, name=f"{self._name}_{self._started + 1}", daemon=True).start()
+            self._started += 1
         future: Future[T] = Future()
         self._calls.put((partial(function, *args, **kwargs), future))
-        if self._started < self._count:
-            self._started += 1
-            Thread(target=self._work, name=f"{self._name}_{self._started}", daemon=True).start()
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ class Threads:
         if self._closed:
             return
         self._closed = True
-        # Not `get`: a thread may take the last call meanwhile.
+        # A thread that has just ended its call may take the last one meanwhile.
         with contextlib.suppress(Empty):
             while (call := self._calls.get_nowait()) is not None:
                 call[1].cancel()

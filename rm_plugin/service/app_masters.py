@@ -601,13 +601,18 @@ class AppMasters:
         attempt = entry.attempt
         self._arbiter.set_silent(entry.app_id, True)
         self._starts.done(entry.app_id)
-        if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason, taken)):
-            if pause_s := _pause_s(entry):
-                self._pauses_until_s[entry.app_id] = self._clock.now_s() + pause_s
-                lost = f"{len(entry.fruitless_at_s)} attempts in a row were lost without progress"
-                entry.launch_wait = f"{lost}, so the next one starts {pause_s:.0f} s after the last loss"
-            else:
-                await self._launch_or_queue(entry)
+        goes_on = await self._changes.make_surely(
+            lambda change: self._decide_loss(change, entry, attempt, reason, taken)
+        )
+        if goes_on and entry.app_id not in self._pauses_until_s:
+            await self._launch_or_queue(entry)
+
+    def _note_pause(self, entry: AppEntry) -> None:
+        """Let the next attempt wait if attempts were lost one after the other without progress."""
+        if pause_s := _pause_s(entry):
+            self._pauses_until_s[entry.app_id] = self._clock.now_s() + pause_s
+            lost = f"{len(entry.fruitless_at_s)} attempts in a row were lost without progress"
+            entry.launch_wait = f"{lost}, so the next one starts {pause_s:.0f} s after the last loss"
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str, taken: Collection[int]) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""
@@ -635,6 +640,8 @@ class AppMasters:
             diagnostics = f"its app master was lost {len(failed_at_s)} times, at last: {reason}"
             self.end_app(change, entry, AppState.FAILED, diagnostics)
         else:
+            # Within the change: a user may pause or kill the app before `_lost` goes on, which ends this pause.
+            change.then(lambda: self._note_pause(entry))
             return True
         return False
 

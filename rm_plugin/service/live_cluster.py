@@ -31,6 +31,11 @@ UNUSED_S = 1.0
 """GPUs that come back within this time after their grant were not used, as no program starts so fast; nor were those
 that come back within a tenth of a lease, if that is shorter."""
 
+UNUSED_EVERY_S = 60.0
+"""Seconds in which a user's apps may give back as many GPUs unused as the cluster has, or a lease, if that is shorter.
+A pause without further GPUs is no longer either: others are served by the first round in it, and honest jobs that end
+at once wait for nothing."""
+
 DRAINED = "drained"
 """Key in the store: the machines that operators drain, as a JSON list."""
 
@@ -69,7 +74,7 @@ class LiveCluster:
         self._unfit_until_s: dict[GpuId, float] = {}
         # By user, in parts of the cluster. By app, a user could begin anew with each app.
         self._closings = Budgets(1.0, 1.0 / CLOSE_EVERY_S)
-        self._unused = Budgets(1.0, 1.0 / settings.lease.duration_s)
+        self._unused = Budgets(1.0, 1.0 / min(UNUSED_EVERY_S, settings.lease.duration_s))
         self._update_version = 0
         self._message: tuple[Cluster, pb.Cluster] | None = None
         self.drained: frozenset[str] = frozenset()

@@ -38,7 +38,7 @@ class Receiving:
     """What is being received and streamed, by caller."""
 
     def __init__(self) -> None:
-        # A caller without a call is forgotten: nobody else holds its semaphore.
+        # A caller without a call is forgotten: nothing else holds its semaphore.
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._streams: Counter[str] = Counter()
 

@@ -12,6 +12,10 @@ import pytest
 from themis.threads import Threads
 
 
+def refuse_to_start(_thread):
+    raise RuntimeError("can't start new thread")
+
+
 def run(scenario):
     return asyncio.run(asyncio.wait_for(scenario(), 20))
 
@@ -86,6 +90,36 @@ def test_close_ends_idle_threads_cancels_waiting_calls_and_waits_for_no_call():
         assert await asyncio.gather(*hung) == [True, True]
         while names("closing"):
             await asyncio.sleep(0.001)
+
+    run(scenario)
+
+
+def test_call_for_which_no_thread_starts_is_not_made_and_the_next_one_is(monkeypatch):
+    async def scenario():
+        threads, made = Threads("scarce", 1), []
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse_to_start)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                await threads.run(made.append, 1)
+        await threads.run(made.append, 2)
+        assert made == [2]
+        threads.close()
+
+    run(scenario)
+
+
+def test_close_does_not_wait_for_a_call_that_a_thread_takes_meanwhile():
+    class SeemsFull(SimpleQueue):
+        """As a queue whose last call is taken between a look at it and the next step."""
+
+        def empty(self):
+            return False
+
+    async def scenario():
+        threads = Threads("racing", 1)
+        threads._calls = SeemsFull()
+        assert await threads.run(sorted, "ba") == ["a", "b"]
+        threads.close()
 
     run(scenario)
 

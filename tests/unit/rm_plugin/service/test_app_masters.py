@@ -460,6 +460,30 @@ class TestPausesBetweenAttempts:
 
         assert run(scenario, tmp_path, None) in (AppState.KILLED, AppState.PAUSED)
 
+    def test_app_that_a_user_pauses_at_the_moment_of_the_loss_has_one_next_attempt(self, tmp_path, monkeypatch):
+        async def scenario(case, engine):
+            entry = await case.manager.submit(SPEC)
+            await self.take(case, entry)
+            changes = case.manager.changes
+            with monkeypatch.context() as patched:
+                make_surely = changes.make_surely
+
+                async def and_paused(decide):
+                    patched.undo()
+                    is_lost = await make_surely(decide)
+                    await case.manager.pause(entry.app_id, "enough")
+                    await until(lambda: entry.state is AppState.PAUSED)
+                    return is_lost
+
+                patched.setattr(changes, "make_surely", and_paused)
+                await self.take(case, entry)
+            await case.manager.resume(entry.app_id)
+            case.clock.advance_to(case.clock.now_s() + 10.0)
+            await looked(case)
+            assert [launch.attempt for launch in engine.launched] == [1, 2, 3]
+
+        run(scenario, tmp_path, None)
+
     def test_overdue_leases_are_taken_back_during_the_pause(self, tmp_path):
         async def scenario(case, engine):
             entry = await case.manager.submit(SPEC)

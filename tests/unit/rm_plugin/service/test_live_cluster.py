@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from web_cases import RmCase
 
-from rm_plugin.service.live_cluster import DRAINED
+from rm_plugin.service.live_cluster import DRAINED, UNUSED_EVERY_S
 from rm_plugin.service.session import Session
 from themis.cluster import GpuId
 from themis.errors import UnknownNameError
@@ -52,6 +52,20 @@ def run(scenario):
         await scenario(Case())
 
     asyncio.run(whole())
+
+
+def test_pause_after_unused_gpus_lasts_a_minute_at_most():
+    async def scenario(case):
+        leases, clock = case.manager.settings.lease, case.clock
+        assert leases.duration_s > UNUSED_EVERY_S
+        for _ in range(20):
+            case.live_cluster._note_unused(case.one, case.arbiter.cluster.gpus)
+        assert case.live_cluster.grantable_gpus(case.one) == 1
+        assert case.live_cluster.unused_words(case.one).endswith("came back unused: no more for 60 s")
+        clock.advance_to(clock.now_s() + UNUSED_EVERY_S)
+        assert case.live_cluster.grantable_gpus(case.one) is None
+
+    run(scenario)
 
 
 def test_release_is_stored_sent_to_its_app_and_triggers_round():

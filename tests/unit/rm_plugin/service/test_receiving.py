@@ -45,6 +45,23 @@ async def refusal(call):
     return raised.value
 
 
+@pytest.fixture
+def slots_taken(monkeypatch):
+    """Returns once the messages of some caller take all its slots."""
+    made, create = [], receiving.Receiving.__init__
+
+    def noted(self):
+        create(self)
+        made.append(self)
+
+    async def until_taken():
+        while not any(slot.locked() for each in made for slot in list(each._slots.values())):
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(receiving.Receiving, "__init__", noted)
+    return until_taken
+
+
 async def token_of(rm, user):
     token = await rm.manager.identities.add(rm.manager.changes, user, valid_s=100.0, by="root")
     return (("authorization", f"Bearer {token}"),)
@@ -110,14 +127,14 @@ def test_refused_submission_leaves_nothing_of_its_message(tmp_path):
             gc.enable()
 
 
-def test_slow_messages_of_one_user_hold_up_that_user_alone(tmp_path, monkeypatch):
+def test_slow_messages_of_one_user_hold_up_that_user_alone(tmp_path, monkeypatch, slots_taken):
     monkeypatch.setattr(receiving, "MAX_AT_ONCE", 2)
 
     async def scenario(channel, rm):
         stub = rpc.ClientServiceStub(channel)
         ann, bob = await token_of(rm, "ann"), await token_of(rm, "bob")
         slow = [slow_call(channel, bob) for _ in range(2)]
-        await asyncio.sleep(0.5)
+        await slots_taken()
         assert len((await stub.List(pb.ListRequest(), metadata=ann, timeout=20)).apps) == 1
         waiting = stub.List(pb.ListRequest(), metadata=bob)
         done, _ = await asyncio.wait([asyncio.ensure_future(waiting.code())], timeout=0.5)
@@ -168,14 +185,14 @@ def test_streams_and_slots_of_callers_without_calls_are_forgotten():
     assert not bounds._streams and not bounds._slots
 
 
-def test_strangers_who_open_sessions_do_not_hold_up_an_app_master(tmp_path, monkeypatch):
+def test_strangers_who_open_sessions_do_not_hold_up_an_app_master(tmp_path, monkeypatch, slots_taken):
     monkeypatch.setattr(receiving, "MAX_AT_ONCE", 1)
 
     async def scenario(channel, rm):
         entry = rm.entries.find("app-0001")
         stub = rpc.ArbiterServiceStub(channel)
         strangers = [stub.Session(), stub.Session(metadata=session_marks(hashed("guessed"), entry.app_id, "once"))]
-        await asyncio.sleep(0.3)
+        await slots_taken()
         call = stub.Session(metadata=session_marks(hashed(known_token(entry)), entry.app_id, "once"))
         await call.write(pb.AmMessage(register=registration(entry)))
         assert (await asyncio.wait_for(call.read(), 20)).registered.app_id == entry.app_id
