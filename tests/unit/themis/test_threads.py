@@ -108,22 +108,6 @@ def test_call_for_which_no_thread_starts_is_not_made_and_the_next_one_is(monkeyp
     run(scenario)
 
 
-def test_close_does_not_wait_for_a_call_that_a_thread_takes_meanwhile():
-    class SeemsFull(SimpleQueue):
-        """As a queue whose last call is taken between a look at it and the next step."""
-
-        def empty(self):
-            return False
-
-    async def scenario():
-        threads = Threads("racing", 1)
-        threads._calls = SeemsFull()
-        assert await threads.run(sorted, "ba") == ["a", "b"]
-        threads.close()
-
-    run(scenario)
-
-
 def test_process_ends_during_a_call_that_never_returns():
     program = """
 import asyncio, threading
