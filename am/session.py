@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from themis.addresses import grpc_target, keepalive_options
-from themis.attempt_proof import hashed, is_rm_proof, session_marks
+from themis.attempt_proof import hashed, is_rm_proof, session_metadata
 from themis.clock import Clock
 from themis.errors import UnreachableError
 from themis.tls import Trust
@@ -136,8 +136,8 @@ class RmSession:
         attempt, nonce = self._register(), secrets.token_hex(16)
         greeting = pb.Greeting(app_id=attempt.app_id, attempt=attempt.attempt, nonce=nonce)
         outgoing.put_nowait(pb.AmMessage(greeting=greeting))
-        marks = session_marks(hashed(attempt.token), attempt.app_id, nonce)
-        call = stub.Session(_drain(outgoing), metadata=marks)
+        metadata = session_metadata(hashed(attempt.token), attempt.app_id, nonce)
+        call = stub.Session(_drain(outgoing), metadata=metadata)
         try:
             messages = aiter(call)
             try:

@@ -49,8 +49,8 @@ def is_rm_proof(proof: str, token: str, app_id: str, nonce: str) -> bool:
     return hmac.compare_digest(proof.encode("utf-8", "replace"), expected.encode())
 
 
-def session_marks(token_sha256: str, app_id: str, nonce: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata by which an attempt shows, before it sends a message, that it is no stranger.
+def session_metadata(token_sha256: str, app_id: str, nonce: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata by which an attempt shows, before it sends a message, that it has its token.
 
     It does not open a session. Another process that reads it can make the ResourceManager receive messages as if from
     this app, which are refused then.
@@ -59,10 +59,10 @@ def session_marks(token_sha256: str, app_id: str, nonce: str) -> tuple[tuple[str
     return (("themis-app", app_id), ("themis-nonce", nonce), ("themis-mark", mark))
 
 
-def has_session_marks(metadata: Mapping[str, str | bytes], token_sha256: str) -> bool:
+def is_session_metadata(metadata: Mapping[str, str | bytes], token_sha256: str) -> bool:
     """Whether metadata is that of an attempt whose token has this hash, compared in constant time."""
     app_id, nonce, mark = [metadata.get(name, "") for name in ("themis-app", "themis-nonce", "themis-mark")]
     if not token_sha256 or isinstance(app_id, bytes) or isinstance(nonce, bytes) or isinstance(mark, bytes):
         return False
-    expected = session_marks(token_sha256, app_id, nonce)[-1][1]
+    expected = session_metadata(token_sha256, app_id, nonce)[-1][1]
     return hmac.compare_digest(mark.encode("utf-8", "replace"), expected.encode())

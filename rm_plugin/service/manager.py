@@ -42,7 +42,7 @@ from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
-from themis.attempt_proof import has_session_marks, proves, rm_proof
+from themis.attempt_proof import is_session_metadata, proves, rm_proof
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.queues_file import load_queues
@@ -495,7 +495,7 @@ class ResourceManager:
         """Return the app whose attempt opens a session with this metadata; empty for a stranger."""
         app_id = str(metadata.get("themis-app", ""))
         entry = self.entries.find(app_id)
-        return app_id if entry is not None and has_session_marks(metadata, entry.token_sha256) else ""
+        return app_id if entry is not None and is_session_metadata(metadata, entry.token_sha256) else ""
 
     async def greet(self, message: pb.Greeting) -> pb.Proof:
         """Return the proof that this is the ResourceManager of an attempt (`attempt_proof`).

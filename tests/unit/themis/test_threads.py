@@ -20,6 +20,21 @@ def run(scenario):
     return asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
+class Held:
+    """A call that lasts until `go` is set. `begun` has an entry for each that has begun."""
+
+    def __init__(self):
+        self.go, self.begun = threading.Event(), []
+
+    def call(self):
+        self.begun.append(threading.current_thread())
+        return self.go.wait()
+
+    async def until_begun(self, count):
+        while len(self.begun) < count:
+            await asyncio.sleep(0.001)
+
+
 def names(part):
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(part)]
 
@@ -60,12 +75,13 @@ def test_at_most_so_many_calls_run_at_a_time():
 
 def test_call_that_is_cancelled_before_a_thread_is_free_is_not_made():
     async def scenario():
-        threads, go, made = Threads("cancelled", 1), threading.Event(), []
-        first = asyncio.ensure_future(threads.run(go.wait))
+        threads, held, made = Threads("cancelled", 1), Held(), []
+        first = asyncio.ensure_future(threads.run(held.call))
         second = asyncio.ensure_future(threads.run(made.append, 2))
-        await asyncio.sleep(0.01)
+        await held.until_begun(1)
         second.cancel()
-        go.set()
+        await asyncio.gather(second, return_exceptions=True)
+        held.go.set()
         await first
         await threads.run(made.append, 3)
         assert made == [3]
@@ -76,17 +92,17 @@ def test_call_that_is_cancelled_before_a_thread_is_free_is_not_made():
 
 def test_close_ends_idle_threads_cancels_waiting_calls_and_waits_for_no_call():
     async def scenario():
-        threads, go = Threads("closing", 2), threading.Event()
-        hung = [asyncio.ensure_future(threads.run(go.wait)) for _ in range(2)]
+        threads, held = Threads("closing", 2), Held()
+        hung = [asyncio.ensure_future(threads.run(held.call)) for _ in range(2)]
         waiting = asyncio.ensure_future(threads.run(time.sleep, 0))
-        await asyncio.sleep(0.01)
+        await held.until_begun(2)
         threads.close()
         threads.close()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         with pytest.raises(RuntimeError, match="closed"):
             await threads.run(time.sleep, 0)
-        go.set()
+        held.go.set()
         assert await asyncio.gather(*hung) == [True, True]
         while names("closing"):
             await asyncio.sleep(0.001)

@@ -11,7 +11,7 @@ from service_cases import SPEC, known_token, registration
 from test_client_service import served
 
 from rm_plugin.service import receiving
-from themis.attempt_proof import has_session_marks, hashed, session_marks
+from themis.attempt_proof import hashed, is_session_metadata, session_metadata
 from themis.identity import TooManyCallsError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -191,9 +191,9 @@ def test_strangers_who_open_sessions_do_not_hold_up_an_app_master(tmp_path, monk
     async def scenario(channel, rm):
         entry = rm.entries.find("app-0001")
         stub = rpc.ArbiterServiceStub(channel)
-        strangers = [stub.Session(), stub.Session(metadata=session_marks(hashed("guessed"), entry.app_id, "once"))]
+        strangers = [stub.Session(), stub.Session(metadata=session_metadata(hashed("guessed"), entry.app_id, "once"))]
         await slots_taken()
-        call = stub.Session(metadata=session_marks(hashed(known_token(entry)), entry.app_id, "once"))
+        call = stub.Session(metadata=session_metadata(hashed(known_token(entry)), entry.app_id, "once"))
         await call.write(pb.AmMessage(register=registration(entry)))
         assert (await asyncio.wait_for(call.read(), 20)).registered.app_id == entry.app_id
         for each in (call, *strangers):
@@ -203,12 +203,12 @@ def test_strangers_who_open_sessions_do_not_hold_up_an_app_master(tmp_path, monk
 
 
 def test_marks_of_a_session_are_those_of_one_token_and_one_app():
-    marks = dict(session_marks(hashed("token"), "app-0001", "once"))
-    assert has_session_marks(marks, hashed("token"))
-    assert not has_session_marks(marks, hashed("another"))
-    assert not has_session_marks(marks, "")
-    assert not has_session_marks({**marks, "themis-app": "app-0002"}, hashed("token"))
-    assert not has_session_marks({**marks, "themis-nonce": "twice"}, hashed("token"))
-    assert not has_session_marks({**marks, "themis-mark": b"\xff"}, hashed("token"))
-    assert not has_session_marks({}, hashed("token"))
+    marks = dict(session_metadata(hashed("token"), "app-0001", "once"))
+    assert is_session_metadata(marks, hashed("token"))
+    assert not is_session_metadata(marks, hashed("another"))
+    assert not is_session_metadata(marks, "")
+    assert not is_session_metadata({**marks, "themis-app": "app-0002"}, hashed("token"))
+    assert not is_session_metadata({**marks, "themis-nonce": "twice"}, hashed("token"))
+    assert not is_session_metadata({**marks, "themis-mark": b"\xff"}, hashed("token"))
+    assert not is_session_metadata({}, hashed("token"))
     assert SPEC.user not in str(marks) and "token" not in marks.values()
