@@ -178,7 +178,9 @@ def test_the_node_of_an_app_master(themis, breakable_cluster):
 
 def test_app_master_whose_node_yarn_does_not_take_for_lost_yet_is_no_failure(breakable_cluster, tmp_path):
     """Themis finds it silent first, as with YARN's default of ten minutes, and its node does not answer."""
-    manager = ThemisOnYarn(breakable_cluster, tmp_path)
+    # Of its own, as another ResourceManager has the lock on the common one.
+    storage = f"{breakable_cluster.fs_uri}/tmp/silent-node"
+    manager = ThemisOnYarn(breakable_cluster, tmp_path, storage=storage)
     manager.settings["am_expiry_s"] = 3
     with manager:
         app_id = at_work(manager)
