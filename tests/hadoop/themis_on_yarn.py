@@ -151,7 +151,7 @@ class ThemisOnYarn:
         except ThemisError:
             return "?"
 
-    def wait_until_iterating(self, app_id, iterations=40, limit_s=60.0):
+    def wait_until_iterating(self, app_id, iterations=40, limit_s=120.0):
         """Wait until every job of the app has done this many iterations; the default is two checkpoints."""
 
         def ran():
