@@ -108,6 +108,7 @@ class ServiceCase:
             auctioneer=InlineAuctioneer(),
             clock=self.clock,
             notify=self.manager.notify,
+            grantable_gpus=self.manager.live_cluster.grantable_gpus,
         )
         self.numbers: dict[str, int] = {}
 

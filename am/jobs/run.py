@@ -111,7 +111,7 @@ class JobRun:
 
         Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before. So it is
         of a job without running tasks whose newest loss is not finite: no later batch will show that this one was an
-        exception. If the log has none, because it was lost, the loss that an earlier attempt told the tuner counts.
+        exception. If the log has none, because it was lost, the loss that an earlier attempt gave to the tuner counts.
         """
         return self._logged_loss if self._log_has_metric else self.loss_before
 

@@ -146,7 +146,7 @@ class LiveCluster:
         held = len(self._arbiter.table.live_of(entry.app_id))
         return held if limit is None else min(held, limit)
 
-    def unused_words(self, entry: AppEntry) -> str:
+    def unused_reason(self, entry: AppEntry) -> str:
         """Return, for users, that an app gets no GPUs since too many came back unused. Empty otherwise."""
         pause_s = self._unused.of(_user(entry)).wait_s(self._clock.now_s())
         if not pause_s:
@@ -169,7 +169,7 @@ class LiveCluster:
     def _may_close(self, entry: AppEntry, gpus: Collection[GpuId], now_s: float) -> bool:
         """Whether GPUs are closed because an app says that the engine has no room there.
 
-        A user has a budget of such words: one whose apps always say so must not close the machines for others.
+        A user has a budget of such reports: one whose apps always send them must not close the machines for others.
         """
         if self._closings.take(_user(entry), now_s, self._share(len(gpus))):
             return True

@@ -193,7 +193,7 @@ class ResourceManager:
             return f"it is paused; `submarine app resume {entry.app_id}` brings it back"
         now_s = self.clock.now_s()
         wait = "" if entry.wait is None else entry.wait.text(now_s)
-        reasons = [entry.launch_wait or wait, entry.grant_limit.shown(now_s), self.live_cluster.unused_words(entry)]
+        reasons = [entry.launch_wait or wait, entry.grant_limit.shown(now_s), self.live_cluster.unused_reason(entry)]
         if entry.heartbeat.unmet_gpus > 0:
             reasons += self.live_cluster.limits
         return "; ".join(filter(None, reasons))
@@ -492,7 +492,7 @@ class ResourceManager:
     # ---- for sessions ----
 
     def sender_of(self, metadata: Mapping[str, str | bytes]) -> str:
-        """Return the app whose attempt opens a session with this metadata; empty for a stranger."""
+        """Return the app whose attempt opens a session with this metadata; empty if it shows none."""
         app_id = str(metadata.get("themis-app", ""))
         entry = self.entries.find(app_id)
         return app_id if entry is not None and is_session_metadata(metadata, entry.token_sha256) else ""

@@ -79,8 +79,8 @@ class RoundRunner:
         auctioneer: Auctions,
         clock: Clock,
         notify: Notify,
+        grantable_gpus: Callable[[AppEntry], int | None],
         before_round: Callable[[], None] = lambda: None,
-        grantable_gpus: Callable[[AppEntry], int | None] = lambda _entry: None,
     ) -> None:
         self._settings = settings
         self._arbiter = arbiter

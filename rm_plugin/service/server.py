@@ -88,7 +88,7 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
-    # Of a connection that says nothing, and of all of them: a stranger must not take the last file handles.
+    # Of a connection that says nothing, and of all of them: a caller without a token must not take all file handles.
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_concurrent_streams", 1_000),
     ("grpc.http2.bdp_probe", 0),

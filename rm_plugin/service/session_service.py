@@ -58,10 +58,10 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
     async def _session(
         self, requests: AsyncIterator[pb.AmMessage], context: Context
     ) -> AsyncGenerator[pb.RmMessage, None]:
-        # Before anything is received: strangers can make the service hold a few messages of 16 MB, and no more, and an
-        # app master does not wait for theirs.
-        marks = dict(context.invocation_metadata() or ())
-        sender = self._manager.sender_of(marks) or network_of(peer_address(context.peer()))
+        # Before anything is received: callers without a token can make the service hold a few messages of 16 MB, and no
+        # more, and an app master does not wait for theirs.
+        metadata = dict(context.invocation_metadata() or ())
+        sender = self._manager.sender_of(metadata) or network_of(peer_address(context.peer()))
         slot = self._receiving.slot(sender)
         first = await _first(requests, slot)
         if first is not None and first.WhichOneof("body") == "greeting":

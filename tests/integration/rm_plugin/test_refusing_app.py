@@ -80,7 +80,7 @@ def test_gpus_that_were_held_for_a_while_do_not_count_as_unused(tmp_path):
             leases, honest.leases = list(honest.leases), {}
             honest.send(release=pb.Release(lease_ids=leases, reason="done"))
             await asyncio.sleep(0.05)
-        assert not on.manager.live_cluster.unused_words(on.manager.entries.get(honest.app_id))
+        assert not on.manager.live_cluster.unused_reason(on.manager.entries.get(honest.app_id))
 
     # A tenth of a lease is 0.1 s.
     play(tmp_path, scenario, policy="srtf", lease={**LEASES, "duration_s": 1})

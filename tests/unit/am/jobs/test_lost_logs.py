@@ -1,6 +1,5 @@
 """What an app knows of its jobs' losses after their logs were lost, for example with the machine that had them."""
 
-import asyncio
 import json
 import math
 
@@ -9,18 +8,6 @@ import pytest
 from am.master import _outcome
 from themis.apps import MetricSpec
 from themis.lifecycle import AppState
-
-
-def run(one, job_id, *lines):
-    async def scenario():
-        await one.start(job_id)
-        with one.jobs[job_id].log_path.open("a") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-        one.look()
-        one.jobs[job_id].handles[0].end(0)
-        await one.ended(job_id)
-
-    asyncio.run(scenario())
 
 
 def next_attempt_without_logs(attempt, one, **settings):
@@ -33,7 +20,7 @@ def test_losses_that_ended_as_no_number_are_still_a_metric(attempt):
     settings = {"tuner": "single", "iterations": 10, "jobs": ("j0", "j1")}
     one = attempt(**settings)
     for job_id in settings["jobs"]:
-        run(one, job_id, "step=10 loss=nan")
+        one.run(job_id, "step=10 loss=nan")
     expected = _outcome(one.app)
     again = next_attempt_without_logs(attempt, one, **settings)
     assert again.app.search.has_read_metric
@@ -53,7 +40,7 @@ def test_losses_that_ended_as_no_number_are_still_a_metric(attempt):
 def test_lone_job_keeps_its_last_loss_and_is_the_best_only_with_a_finite_one(attempt, line, metric, best, loss):
     settings = {"tuner": "single", "iterations": 10, "jobs": ("j0",), "metric": metric}
     one = attempt(**settings)
-    run(one, "j0", line)
+    one.run("j0", line)
     again = next_attempt_without_logs(attempt, one, **settings)
     for each in (one, again):
         assert each.app.search.best() == best
@@ -63,15 +50,15 @@ def test_lone_job_keeps_its_last_loss_and_is_the_best_only_with_a_finite_one(att
 def test_search_of_which_each_job_ended_with_a_loss_still_knows_its_best(attempt):
     settings = {"tuner": "single", "iterations": 10, "jobs": ("j0", "j1")}
     one = attempt(**settings)
-    run(one, "j0", "step=10 loss=0.5")
-    run(one, "j1", "step=10 loss=0.25")
+    one.run("j0", "step=10 loss=0.5")
+    one.run("j1", "step=10 loss=0.25")
     assert next_attempt_without_logs(attempt, one, **settings).app.search.best() == "j1"
 
 
 def test_newer_log_lines_replace_the_loss_of_the_earlier_attempt(attempt):
     settings = {"tuner": "single", "iterations": 10, "jobs": ("j0",)}
     one = attempt(**settings)
-    run(one, "j0", "step=5 loss=0.5")
+    one.run("j0", "step=5 loss=0.5")
     again = next_attempt_without_logs(attempt, one, **settings)
     with again.jobs["j0"].log_path.open("w") as file:
         file.write("step=10 loss=nan\n")
@@ -81,16 +68,16 @@ def test_newer_log_lines_replace_the_loss_of_the_earlier_attempt(attempt):
 
 def test_metric_is_journaled_before_the_tuner_hears_of_it(attempt):
     one = attempt()
-    run(one, "j0", "step=10 loss=nan")
+    one.run("j0", "step=10 loss=nan")
     lines = [json.loads(line) for line in one.path.read_text().splitlines()]
-    told = next(number for number, line in enumerate(lines) if line.get("job", {}).get("read_metric"))
+    noted = next(number for number, line in enumerate(lines) if line.get("job", {}).get("read_metric"))
     observed = next(number for number, line in enumerate(lines) if "observation" in line)
-    assert told < observed
+    assert noted < observed
 
 
 def test_journals_of_earlier_versions_show_by_a_loss_that_a_metric_was_read(attempt):
     one = attempt()
-    run(one, "j0", "step=10 loss=0.5")
+    one.run("j0", "step=10 loss=0.5")
     lines = [json.loads(line) for line in one.path.read_text().splitlines()]
     for line in lines:
         line.get("job", {}).pop("read_metric", None)

@@ -13,23 +13,9 @@ from themis.apps import Estimate, MetricSpec
 from themis.lifecycle import AppState, JobState
 
 
-def run(one, job_id, *lines):
-    """Run a job to its end, with exit code 0; its log has these lines."""
-
-    async def scenario():
-        await one.start(job_id)
-        with one.jobs[job_id].log_path.open("a") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-        one.look()
-        one.jobs[job_id].handles[0].end(0)
-        await one.ended(job_id)
-
-    asyncio.run(scenario())
-
-
 def test_search_without_a_metric_at_its_target_is_unreadable(attempt):
     one = attempt()
-    run(one, "j2", "hello", "[10] perplexity of 3")
+    one.run("j2", "hello", "[10] perplexity of 3")
     assert one.app.search.unreadable == (
         "no metric was read by the target of j2: 2 lines seen, none understood; first line: 'hello';"
         " declare `metric`, print `step=.. loss=..`, or call themis.report"
@@ -43,7 +29,7 @@ def test_search_without_a_metric_at_its_target_is_unreadable(attempt):
 def test_search_with_lines_of_any_program_promotes_the_lower_losses(attempt):
     one = attempt()
     for loss, job_id in enumerate(("j3", "j1", "j0", "j2")):
-        run(one, job_id, *(f"step={step} loss={loss + 1 / step}" for step in (5, 10)))
+        one.run(job_id, *(f"step={step} loss={loss + 1 / step}" for step in (5, 10)))
     assert set(one.app.search.plan().targets) == {"j3", "j1"}
     assert one.app.search.unreadable == ""
 
@@ -51,20 +37,20 @@ def test_search_with_lines_of_any_program_promotes_the_lower_losses(attempt):
 def test_metric_of_mode_max_promotes_the_higher_values_and_shows_them(attempt):
     one = attempt(metric=MetricSpec(name="auc", mode="max"))
     for value, job_id in enumerate(("j3", "j1", "j0", "j2")):
-        run(one, job_id, f"step=10 loss={value} auc={value}")
+        one.run(job_id, f"step=10 loss={value} auc={value}")
     assert set(one.app.search.plan().targets) == {"j2", "j0"}
     assert job_status(one.app, one.jobs["j2"], one.app.search.plan()).loss == 3.0
 
 
 def test_unread_declared_metric_makes_the_search_unreadable_although_losses_are_read(attempt):
     one = attempt(metric=MetricSpec(name="auc"))
-    run(one, "j0", "step=10 loss=0.5")
+    one.run("j0", "step=10 loss=0.5")
     assert "1 line seen, no auc yet; first line" in one.app.search.unreadable
 
 
 def test_losses_that_are_no_numbers_are_read(attempt):
     one = attempt()
-    run(one, "j0", "step=10 loss=nan")
+    one.run("j0", "step=10 loss=nan")
     assert one.app.search.unreadable == ""
 
 
@@ -73,14 +59,14 @@ def test_losses_that_are_no_numbers_are_read(attempt):
 )
 def test_metric_is_not_missed_where_no_tuner_compares(attempt, settings):
     one = attempt(**settings)
-    run(one, "j0", "hello")
+    one.run("j0", "hello")
     assert one.app.search.unreadable == ""
 
 
 def test_search_without_a_wanted_metric_ends_without_doubt_about_it(attempt):
     one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"), metric=MetricSpec(wanted=False))
     for job_id in ("j0", "j1"):
-        run(one, job_id, "hello")
+        one.run(job_id, "hello")
     state, doubts = _outcome(one.app)
     assert state is AppState.FINISHED
     assert "no metric" not in doubts
@@ -88,8 +74,8 @@ def test_search_without_a_wanted_metric_ends_without_doubt_about_it(attempt):
 
 def test_search_of_jobs_that_run_to_their_end_without_a_metric_fails_with_the_remedy(attempt):
     one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"))
-    run(one, "j0")
-    run(one, "j1", "hello")
+    one.run("j0")
+    one.run("j1", "hello")
     assert one.app.search.unreadable == "", "no job is stopped for it"
     assert _outcome(one.app) == (
         AppState.FAILED,
@@ -100,15 +86,15 @@ def test_search_of_jobs_that_run_to_their_end_without_a_metric_fails_with_the_re
 
 def test_one_metric_that_is_read_is_enough(attempt):
     one = attempt(tuner="single", iterations=10, jobs=("j0", "j1"))
-    run(one, "j0", "hello")
-    run(one, "j1", "step=10 loss=0.5")
+    one.run("j0", "hello")
+    one.run("j1", "step=10 loss=0.5")
     assert _outcome(one.app)[0] is AppState.FINISHED
     assert one.app.search.best() == "j1"
 
 
 def test_lone_job_without_a_metric_finishes(attempt):
     one = attempt(tuner="single", iterations=1, jobs=("j0",))
-    run(one, "j0", "hello")
+    one.run("j0", "hello")
     assert _outcome(one.app)[0] is AppState.FINISHED
 
 

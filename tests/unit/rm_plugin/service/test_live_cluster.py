@@ -61,7 +61,7 @@ def test_pause_after_unused_gpus_lasts_a_minute_at_most():
         for _ in range(20):
             case.live_cluster._note_unused(case.one, case.arbiter.cluster.gpus)
         assert case.live_cluster.grantable_gpus(case.one) == 1
-        assert case.live_cluster.unused_words(case.one).endswith("came back unused: no more for 60 s")
+        assert case.live_cluster.unused_reason(case.one).endswith("came back unused: no more for 60 s")
         clock.advance_to(clock.now_s() + UNUSED_EVERY_S)
         assert case.live_cluster.grantable_gpus(case.one) is None
 

@@ -1,4 +1,4 @@
-"""What the ResourceManager tells operators, and that it stops as they order."""
+"""What the ResourceManager answers operators, and that it stops as they order."""
 
 import asyncio
 import os

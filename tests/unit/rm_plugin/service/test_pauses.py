@@ -112,7 +112,7 @@ class TestPause:
         run(tmp_path, scenario)
 
     def test_app_master_that_the_engine_ends_meanwhile_has_paused(self, tmp_path):
-        """It tells of a kill then, which nobody asked for."""
+        """It reports a kill then, which nobody asked for."""
 
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
