@@ -117,8 +117,9 @@ class LogSummary:
             self.last_round = max(self.last_round, round_id)
             self.open_rounds.add(round_id)
         elif event.kind == "round_reported":
-            rho, kept = event.detail.get("rho"), event.detail.get("kept")
-            answered = set(rho if isinstance(rho, dict) else ()) - set(kept if isinstance(kept, list) else ())
+            rho, others = event.detail.get("rho"), [event.detail.get(key) for key in ("kept", "not_asked")]
+            answered = set(rho if isinstance(rho, dict) else ())
+            answered.difference_update(*(apps for apps in others if isinstance(apps, list)))
             self.prolonged = {lease_id: app for lease_id, app in self.prolonged.items() if app not in answered}
         elif event.kind == "round_granted":
             self.memory = memory_after(self.memory, self.memory_round, event.detail)
