@@ -65,14 +65,15 @@ def typed_program(app: ProgramApp, source: str) -> dict[str, Any]:
     arguments: Mapping[str, HyperParameter] = found.run(check_values, entry.name, app.program.arguments) or {}
     if entry.kind == "replay":
         found.run(_check_replayed, arguments)
-    jobs = found.run(lambda: tuple(_typed_job(entry, job, source) for job in app.jobs)) or ()
+    # All jobs, though those of a search usually share their errors: each is shown once.
+    jobs = [typed for job in found.run(lambda: app.jobs) or () if (typed := found.run(_typed_job, entry, job, source))]
     found.raise_all()
     if entry.kind == "real":
         for job in jobs:
             _check_dealing(entry, {**arguments, **job.hyper_parameters}, job, source)
     return {
         "program": replace(app.program, arguments=dict(arguments)),
-        "jobs": jobs,
+        "jobs": tuple(jobs),
         "replay": entry.kind == "replay",
     }
 
@@ -145,8 +146,7 @@ def _check_dealing(entry: Program, given: Mapping[str, HyperParameter], job: Job
 
 
 def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
-    """Raises InputError with all errors of this job; jobs of a search usually share them."""
-    place = f"{source}: hyper-parameters of {job.job_id}"
+    """Raises InputError with all errors of this job."""
     found, typed = FoundErrors(), {}
     for name, value in job.hyper_parameters.items():
         values = found.run(check_values, entry.name, {name: value})
@@ -155,7 +155,7 @@ def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
         if not entry.flag(name).hyper_parameter:
             searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
             remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
-            found.add(InputError(f"{place}: {entry.name} does not let a search vary", value=name, remedy=remedy))
+            found.add(InputError(f"{source}: {entry.name} does not let a search vary", value=name, remedy=remedy))
         typed.update(values)
     found.raise_all()
     return replace(job, hyper_parameters=typed)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from themis.errors import ThemisError
-from themis.interruption import OneInterruption, dealt_with
+from themis.interruption import OneInterruption, dealt_with, undisturbed_imports
 from themis.shell_completion import complete, is_completing
 from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 from themis_cli.parsers import Parser
@@ -57,13 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_with_errors_as_text(words: Sequence[str]) -> int:
     """Run the command and turn errors into text."""
     try:
-        parser = build_parser(words[0] if words and not is_completing() else None)
-        complete(parser)
-        options = parser.parse_args(words)
-        if options.run is None:
-            parser.print_help()
-            return 0
-        code = int(options.run(options))
+        with undisturbed_imports():
+            parser = build_parser(words[0] if words and not is_completing() else None)
+            complete(parser)
+            options = parser.parse_args(words)
+            if options.run is None:
+                parser.print_help()
+                return 0
+            code = int(options.run(options))
         sys.stdout.flush()
         return code
     except ThemisError as error:
@@ -96,11 +96,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     about = f"for operators: {', '.join(_OPERATORS)}; for researchers: {', '.join(_RESEARCHERS)}"
     commands = parser.add_subparsers(title="commands", description=about, metavar="COMMAND")
     for name in (command,) if command in _COMMANDS else _COMMANDS:
-        # Imported here, so that Ctrl-C during imports ends like Ctrl-C at any other time. It waits for the import: if
-        # that of msgspec is interrupted, the process crashes later.
-        with OneInterruption((signal.SIGINT,)) as interruption, interruption.held():
-            command_module = import_module(f"themis_cli.{name}_command")
-        command_module.add_to(commands)
+        import_module(f"themis_cli.{name}_command").add_to(commands)
     return parser
 
 
