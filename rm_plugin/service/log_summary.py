@@ -26,6 +26,8 @@ LOG = logging.getLogger("themis.rm")
 SNAPSHOT = "snapshot"
 """The store's key of the snapshot."""
 _EVENTS_A_READ = 5_000
+_LEASE_CHANGES = frozenset(LeaseChangeKind)
+"""The kinds whose `lease_id` counts. App masters write the details of their own events, and may name any id there."""
 _LEASE_ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
 _FORMAT_WITHOUT_USAGE, _FORMAT = 1, 2
 
@@ -102,7 +104,7 @@ class LogSummary:
                 self.policy = str(event.detail.get("policy", ""))
             elif not event.app_id:
                 self._take_round(event)
-            else:
+            elif event.kind in _LEASE_CHANGES:
                 self._take_lease(event)
 
     def to_text(self) -> str:
