@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -87,14 +88,23 @@ def _run_with_errors_as_text(words: Sequence[str]) -> int:
         drop_unwritten()
 
 
+class _GroupedParser(Parser):
+    """The parser of all commands, whose help lists them in two groups. Subparsers themselves have no groups."""
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        for heading, (first, *_) in (("for operators", _OPERATORS), ("for researchers", _RESEARCHERS)):
+            text = re.sub(rf"^    {first} ", f"\n  {heading}:\n\\g<0>", text, count=1, flags=re.MULTILINE)
+        return text
+
+
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Build the parser: of one command if it is known, so that it starts quickly, else of all commands."""
-    parser = Parser(
+    parser = _GroupedParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
     parser.set_defaults(run=None)
-    about = f"for operators: {', '.join(_OPERATORS)}; for researchers: {', '.join(_RESEARCHERS)}"
-    commands = parser.add_subparsers(title="commands", description=about, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     for name in (command,) if command in _COMMANDS else _COMMANDS:
         import_module(f"themis_cli.{name}_command").add_to(commands)
     return parser

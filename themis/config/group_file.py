@@ -6,6 +6,7 @@ machine is not checked here: that is the client's part, for the kernel knows no 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import BeforeValidator, Field, StrictInt
 from themis.apps import (
     DEFAULT_PEER_WAIT_S,
     AppSpec,
+    CodeArchive,
     Estimate,
     JobShape,
     JobSpec,
@@ -26,7 +28,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.code_archive import pack_code
+from themis.code_archive import files_in, pack_code
 from themis.config.app_limits import check_limits, check_pattern
 from themis.config.loader import Section, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, check_queue_name, login_name
@@ -182,6 +184,9 @@ class GroupFile(Section):
         default="", description="a folder or file that travels with the app; relative to the group file's folder"
     )
     python: str = Field(default="", description="absolute path of an interpreter; its folder comes first in PATH")
+    requirements: str = Field(
+        default="", description="a requirements file in `code`; its packages are installed where the tasks run"
+    )
     framework: Literal["", "tensorflow", "pytorch", "none"] = Field(
         default="", description="whose variables describe a task's peers; default: those of TensorFlow and PyTorch"
     )
@@ -324,6 +329,9 @@ class AppDraft:
         if not self.has_command and (file.code or file.python):
             remedy = "they are for a command of your own"
             raise self._error("a program takes neither code nor python", remedy, file.program)
+        if file.requirements and not file.code:
+            remedy = "give code too: the folder that has the file"
+            raise self._error("requirements is a file of the code that travels", remedy, file.requirements)
         code = None
         if file.code and self._folder is not None:
             code = pack_code({".": self._folder / file.code}, f"{self.source}: code")
@@ -335,7 +343,16 @@ class AppDraft:
             framework=self.found.run(lambda: file.framework) or "",
             code=code,
             python=file.python,
+            requirements="" if code is None else self._requirements(code),
         )
+
+    def _requirements(self, code: CodeArchive) -> str:
+        """Return the requirements file as it is called in the code."""
+        name = self.file.requirements
+        if name and (posixpath.isabs(name) or posixpath.normpath(name) not in files_in(code)):
+            remedy = "give its path within code"
+            raise self._error("the requirements file is not in the code", remedy, name)
+        return name
 
     @cached_property
     def jobs(self) -> tuple[JobSpec, ...]:
