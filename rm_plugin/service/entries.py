@@ -331,7 +331,10 @@ class AppEntries:
         *,
         last_number: int = 0,
         archived: Mapping[AppState, int] | None = None,
+        refusal_key: str = "",
     ) -> None:
+        self.refusal_key = refusal_key
+        """Proves refusals of attempts, also of apps that are no longer known (`themis.attempt_proof`)."""
         self._entries: dict[str, AppEntry] = {}
         self._living: dict[str, AppEntry] = {}
         # The number and the id of each app by state, sorted.

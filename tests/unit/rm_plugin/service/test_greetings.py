@@ -9,7 +9,7 @@ from service_cases import SPEC, known_token, registration
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import MemoryService, memory_service
 from rm_plugin.service.session_service import ArbiterService
-from themis.attempt_proof import is_rm_proof
+from themis.attempt_proof import REFUSAL, is_refusal_proof, is_rm_proof, new_token
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -78,6 +78,13 @@ def test_session_answers_a_greeting_and_then_takes_the_registration(tmp_path):
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await over.read()
                 assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+                proof, token = (
+                    dict(refused.value.trailing_metadata())[REFUSAL],
+                    rm.launcher.living[entry.app_id].launch.token,
+                )
+                assert is_refusal_proof(proof, token, 0, "")
+                assert not is_refusal_proof(proof, token, entry.attempt, "")
+                assert not is_refusal_proof(proof, new_token("", entry.app_id), 0, "")
             await server.stop(None)
 
     asyncio.run(scenario())
