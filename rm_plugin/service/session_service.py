@@ -12,11 +12,11 @@ import grpc
 
 from rm_plugin.service import session
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.identities import network_of
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.own_page import peer_address
 from rm_plugin.service.receiving import Receiving
 from rm_plugin.service.refusals import refusal_text
+from themis.addresses import network_of
 from themis.attempt_proof import REFUSAL, refusal_proof
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
