@@ -505,13 +505,20 @@ class ResourceManager:
             UnreachableError: Another ResourceManager has taken over.
         """
         try:
-            entry = self.entries.get(check_reference(message.app_id))
+            entry = self._app_of_session(message.app_id)
             check_greeting(message, entry)
         except InputError:
             # As in `register`.
             await self._lock.confirm()
             raise
         return pb.Proof(proof=rm_proof(entry.token_sha256, entry.app_id, message.nonce))
+
+    def _app_of_session(self, app_id: str) -> AppEntry:
+        """Return an app by its id. A stranger may ask, so an error names no other app, and none is searched for."""
+        entry = self.entries.find(check_reference(app_id))
+        if entry is None:
+            raise InputError("unknown app", value=app_id)
+        return entry
 
     async def register(self, message: pb.Register, peer: str = "") -> tuple[AppEntry, Session]:
         """Open the session of an attempt, once the registration is written.
@@ -534,7 +541,7 @@ class ResourceManager:
             raise
 
     async def _register(self, message: pb.Register, peer: str) -> tuple[AppEntry, Session]:
-        entry = self.entries.get(check_reference(message.app_id))
+        entry = self._app_of_session(message.app_id)
         attempts = EngineAttempts(newest=entry.attempt)
         if message.attempt > entry.attempt and proves(message.token, entry.token_sha256):
             attempts = await self.app_masters.attempts(entry)

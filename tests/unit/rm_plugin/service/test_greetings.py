@@ -88,3 +88,20 @@ def test_session_answers_a_greeting_and_then_takes_the_registration(tmp_path):
             await server.stop(None)
 
     asyncio.run(scenario())
+
+
+def test_stranger_who_greets_learns_no_ids_or_names_of_apps(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(SPEC)
+            # By name, nearly by name or id, and in a way that would list all.
+            for guess in (SPEC.name, SPEC.name + "s", entry.app_id + "0", "x"):
+                for told in (
+                    rm.manager.greet(pb.Greeting(app_id=guess)),
+                    rm.manager.register(pb.Register(app_id=guess)),
+                ):
+                    with pytest.raises(InputError) as refused:
+                        await told
+                    assert str(refused.value) == f"unknown app: {guess!r}"
+
+    asyncio.run(scenario())
