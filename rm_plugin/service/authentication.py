@@ -27,6 +27,8 @@ LOG = logging.getLogger("themis.rm.identity")
 
 _OF_ATTEMPTS = "/themis.v1.ArbiterService/"
 """Calls that carry the token of an attempt in their first message."""
+_OF_ENGINE = frozenset(f"/themis.v1.ClientService/{name}" for name in ("Submit", "Validate", "Kill", "Pause", "Resume"))
+"""Calls that may wait for the engine, such as a slow YARN. Their callers can read meanwhile."""
 _CREDENTIALS = struct.Struct("3i")
 
 _CALLER: ContextVar[Identity] = ContextVar("caller")
@@ -82,7 +84,8 @@ class Authentication(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if identity.is_admin or handler is None:
             return handler
-        return self._receiving.bounded(handler, identity.user, refuse)
+        kind = "changes" if handler_call_details.method in _OF_ENGINE else "reads"
+        return self._receiving.bounded(handler, f"{identity.user} {kind}", refuse)
 
 
 class LocalTokens:
