@@ -96,7 +96,10 @@ def application(page_state: PageState) -> web.Application:
 
 
 class Routes:
-    """One method per address. Methods that show the log wait until it was read once."""
+    """One method per address. Methods that show the log wait until it was read once.
+
+    They count their reader before they look for an app, which may take a search of the store.
+    """
 
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
@@ -133,9 +136,10 @@ class Routes:
 
     async def apps(self, request: web.Request) -> web.Response:
         """A page of all apps, or of those that a `search` finds, after the mark `after`."""
+        page_state = await self._seen_by(request)
         after, search = request.query.get("after", ""), request.query.get("search", "")
-        page = await self._page_state.manager.page_of_apps(search=search, after=after, limit=APPS_A_PAGE)
-        return self._html(apps_page(await self._seen_by(request), page, search))
+        page = await page_state.manager.page_of_apps(search=search, after=after, limit=APPS_A_PAGE)
+        return self._html(apps_page(page_state, page, search))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
@@ -149,11 +153,12 @@ class Routes:
 
     async def apps_data(self, request: web.Request) -> web.Response:
         """A page of apps after the mark `after`, of some `state` and found by a `search` where these are given."""
+        page_state = await self._seen_by(request)
         states = [_app_state(text) for text in request.query.getall("state", [])]
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         after, search = request.query.get("after", ""), request.query.get("search", "")
-        page = await self._page_state.manager.page_of_apps(states=states, search=search, after=after, limit=limit)
-        return json_answer(apps_document(await self._seen_by(request), page, states, searched=bool(search)))
+        page = await page_state.manager.page_of_apps(states=states, search=search, after=after, limit=limit)
+        return json_answer(apps_document(page_state, page, states, searched=bool(search)))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""
@@ -180,8 +185,9 @@ class Routes:
 
     async def losses_data(self, request: web.Request) -> web.Response:
         """The loss curves of an app's jobs."""
+        page_state = await self._seen_by(request)
         entry = await self._entry(request.match_info["app_id"])
-        return json_answer(losses_document((await self._seen_by(request)).seen(entry)))
+        return json_answer(losses_document(page_state.seen(entry)))
 
     async def timeline_data(self, request: web.Request) -> web.Response:
         """When each job of an app ran, and when each GPU was leased."""
@@ -221,6 +227,7 @@ class Routes:
 
     async def app_stream(self, request: web.Request) -> web.StreamResponse:
         """An event whenever the page of an app has changed."""
+        await reader_of(request, self._page_state.manager.identities)
         entry = await self._entry(request.match_info["app_id"])
         return await self._streams.serve(request, lambda: app_mark(self._page_state.manager, entry))
 
@@ -239,9 +246,9 @@ class Routes:
         """Events after a sequence number, of one app where `app` is given."""
         after = whole_number(request, "after", 0)
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
+        manager, reader = self._page_state.manager, (await self._seen_by(request)).reader
         named = request.query.get("app", "")
         app_id = (await self._entry(named)).app_id if named else ""
-        manager, reader = self._page_state.manager, (await self._seen_by(request)).reader
         events = await manager.recorder.read_events(after, app_id, limit)
         shown = await visible_events(manager, events, reader)
         return json_answer(events_document(shown, events[-1].sequence if events else after))
@@ -271,6 +278,7 @@ class Routes:
 
     async def yarn_app_state(self, request: web.Request) -> web.Response:
         """The state of one app in YARN's words."""
+        await reader_of(request, self._page_state.manager.identities)
         return json_answer({"state": yarn_documents.state_of(await self._yarn_entry(request))})
 
     async def yarn_nodes(self, request: web.Request) -> web.Response:

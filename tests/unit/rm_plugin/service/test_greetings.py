@@ -6,11 +6,11 @@ import grpc
 import pytest
 from service_cases import SPEC, known_token, registration
 
-from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.entries import MAX_REGISTRATIONS, AppEntry
 from rm_plugin.service.memory_service import MemoryService, memory_service
 from rm_plugin.service.session_service import ArbiterService
 from themis.attempt_proof import REFUSAL, is_refusal_proof, is_rm_proof, new_token
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -103,5 +103,27 @@ def test_stranger_who_greets_learns_no_ids_or_names_of_apps(tmp_path):
                     with pytest.raises(InputError) as refused:
                         await told
                     assert str(refused.value) == f"unknown app: {guess!r}"
+
+    asyncio.run(scenario())
+
+
+def test_app_master_that_registers_without_end_is_told_to_wait_and_writes_no_more_events(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(SPEC)
+            other, _ = await rm.registered(SPEC)
+            for _ in range(int(MAX_REGISTRATIONS) - 1):
+                await rm.manager.register(registration(entry))
+            events = len(rm.kinds)
+            for attempt in (entry.attempt, entry.attempt + 1):
+                with pytest.raises(UnreachableError, match="too many sessions"):
+                    await rm.manager.register(registration(entry, attempt=attempt))
+            # A stranger without the token takes nothing of its budget, and another app has its own.
+            with pytest.raises(InputError, match="the token is not this app's"):
+                await rm.manager.register(registration(entry, token="guessed"))
+            assert len(rm.kinds) == events
+            await rm.manager.register(registration(other))
+            rm.clock.advance_to(rm.clock.now_s() + 1.0)
+            await rm.manager.register(registration(entry))
 
     asyncio.run(scenario())
