@@ -235,6 +235,26 @@ def test_readers_beyond_their_limit_cause_no_search_for_an_app():
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+def test_app_of_another_user_with_the_same_name_is_not_taken_for_ones_own():
+    async def scenario():
+        case = RmCase(((4,),))
+        for user in ("ada", "bob"):
+            entry = case.running("mine")
+            entry.spec = replace(APP, name="mine", user=user)
+        ada = {"Authorization": f"Bearer {case.manager.identities.local_token(1, 'ada')}"}
+        async with served(case) as site:
+            for path in ("api/v1/apps/mine", "apps/mine", "api/v1/apps/mine/losses", "ws/v1/cluster/apps/mine"):
+                async with site.session.get(site.url + path, headers=ada) as reply:
+                    shown = await reply.text()
+                    assert reply.status == 200 and "bob" not in shown, path
+            async with site.session.get(site.url + "api/v1/apps/mine", headers={"Host": "rm.example"}) as reply:
+                assert reply.status == 400 and "2 running apps have this name" in await reply.text()
+            async with site.session.post(site.url + "api/v1/apps/mine/pause", headers=ada) as reply:
+                assert (reply.status, (await reply.json())["app_id"]) == (200, APP_ID)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 @pytest.mark.parametrize("path", ["job-0/task-0.log", "am-1.log"])
 def test_logs_are_for_their_owner(path):
     async def scenario():
