@@ -10,6 +10,7 @@ import sys
 from am.context import AmContext
 from am.engine import open_engine
 from am.master import AppMaster
+from am.runtimes.orphans import adopt_orphans
 from themis.clock import WallClock
 from themis.errors import ThemisError
 from themis.files import keep_private
@@ -29,6 +30,8 @@ def main() -> int:
 
 
 async def _run(context: AmContext) -> int:
+    if context.engine == "local":
+        adopt_orphans()
     master = AppMaster(context, open_engine(context), WallClock())
     loop = asyncio.get_running_loop()
 

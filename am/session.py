@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from themis.addresses import grpc_target, keepalive_options
-from themis.attempt_proof import hashed, is_rm_proof, session_metadata
+from themis.attempt_proof import REFUSAL, hashed, is_refusal_proof, is_rm_proof, session_metadata
 from themis.clock import Clock
 from themis.errors import UnreachableError
 from themis.tls import Trust
@@ -102,7 +102,7 @@ class RmSession:
     async def run(self) -> None:
         """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses.
 
-        A refusal needs no proof: a ResourceManager that does not know the attempt, or started another one, has none.
+        A refusal needs a proof, as orders do. Without one, the ResourceManager counts as away.
         """
         loop = asyncio.get_running_loop()
         away_since_s, logged_since_s = loop.time(), -1.0
@@ -145,6 +145,11 @@ class RmSession:
                     first = await anext(messages, pb.RmMessage())
             except TimeoutError:
                 raise _StrangerError("what listens there does not answer") from None
+            except grpc.aio.AioRpcError as error:
+                proof = dict(error.trailing_metadata() or ()).get(REFUSAL, "")
+                if error.code() is _REFUSED and not is_refusal_proof(proof, attempt.token, attempt.attempt, nonce):
+                    raise _StrangerError("what listens there refuses this attempt, and proves nothing") from None
+                raise
             if not is_rm_proof(first.proof.proof, attempt.token, attempt.app_id, nonce):
                 raise _StrangerError("what listens there is not the ResourceManager of this attempt")
             outgoing.put_nowait(pb.AmMessage(register=self._register()))

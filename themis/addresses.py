@@ -1,7 +1,11 @@
-"""Addresses of ResourceManagers: `HOST:PORT`, or several with commas between, of which one serves at a time."""
+"""Addresses of ResourceManagers: `HOST:PORT`, or several with commas between, of which one serves at a time.
+
+And of their peers, by network.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 from themis.number_parsing import as_whole
@@ -31,6 +35,23 @@ def is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     plain = not any(character.isspace() or character in "/," for character in host)
     return bool(host) and plain and 0 < (as_whole(port) or 0) < 65536
+
+
+def network_of(address: str) -> str:
+    """Return what one peer has of addresses: one of IPv4, and of IPv6 all that share their first 64 bits.
+
+    Whoever is on this machine has all of its loopback addresses.
+
+    >>> network_of("::ffff:192.0.2.1"), network_of("2001:db8::7"), network_of("127.0.0.2")
+    ('192.0.2.1/32', '2001:db8::/64', '127.0.0.0/8')
+    """
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "an unknown address"
+    known = getattr(known, "ipv4_mapped", None) or known
+    bits = 64 if known.version == 6 else 8 if known.is_loopback else 32
+    return str(ipaddress.ip_network((known, bits), strict=False))
 
 
 def grpc_target(addresses: str) -> str:

@@ -5,6 +5,9 @@ Each launch has a new token. Only the launched process gets it, by a way that no
 
 The ResourceManager proves itself first, by that hash. While it is away, any user of its machine can listen at its port,
 and would otherwise get the token, and give orders.
+
+A refusal ends an app master, so it has a proof too. The ResourceManager may no longer know the hash of an attempt that
+is over. So its store has one key for all refusals, and each token contains a key of its app that is derived from it.
 """
 
 from __future__ import annotations
@@ -15,12 +18,15 @@ import json
 import secrets
 from collections.abc import Mapping
 
+REFUSAL = "themis-refusal"
+"""The trailing metadata that has the proof of a refusal."""
+
 _PREFIX = "sha256:"
 
 
-def new_token() -> str:
-    """Return a new token: 256 random bits."""
-    return secrets.token_hex(32)
+def new_token(refusal_key: str, app_id: str) -> str:
+    """Return a new token: 256 random bits and, after a dot, the key by which the app's master checks refusals."""
+    return f"{secrets.token_hex(32)}.{_app_key(refusal_key, app_id)}"
 
 
 def hashed(token: str) -> str:
@@ -40,7 +46,7 @@ def proves(token: str, token_sha256: str) -> bool:
 
 def rm_proof(token_sha256: str, app_id: str, nonce: str) -> str:
     """Return by what the ResourceManager proves to an app master that it knows the hash of its token."""
-    return hmac.new(token_sha256.encode(), json.dumps([app_id, nonce]).encode(), "sha256").hexdigest()
+    return _signed(token_sha256, app_id, nonce)
 
 
 def is_rm_proof(proof: str, token: str, app_id: str, nonce: str) -> bool:
@@ -49,13 +55,38 @@ def is_rm_proof(proof: str, token: str, app_id: str, nonce: str) -> bool:
     return hmac.compare_digest(proof.encode("utf-8", "replace"), expected.encode())
 
 
+def refusal_proof(refusal_key: str, app_id: str, attempt: int, nonce: str) -> str:
+    """Return by what the ResourceManager proves that it refuses an attempt."""
+    return _refusal(_app_key(refusal_key, app_id), attempt, nonce)
+
+
+def is_refusal_proof(proof: str | bytes, token: str, attempt: int, nonce: str) -> bool:
+    """Whether this is the proof of a refusal, compared in constant time. Without a key, nothing proves a refusal."""
+    key = token.partition(".")[2]
+    if not key or isinstance(proof, bytes):
+        return False
+    return hmac.compare_digest(proof.encode("utf-8", "replace"), _refusal(key, attempt, nonce).encode())
+
+
+def _app_key(refusal_key: str, app_id: str) -> str:
+    return _signed(refusal_key, "app", app_id)
+
+
+def _refusal(app_key: str, attempt: int, nonce: str) -> str:
+    return _signed(app_key, "refused", attempt, nonce)
+
+
+def _signed(key: str, *content: str | int) -> str:
+    return hmac.new(key.encode(), json.dumps(content).encode(), "sha256").hexdigest()
+
+
 def session_metadata(token_sha256: str, app_id: str, nonce: str) -> tuple[tuple[str, str], ...]:
     """Return the metadata by which an attempt shows, before it sends a message, that it has its token.
 
     It does not open a session. Another process that reads it can make the ResourceManager receive messages as if from
     this app, which are refused then.
     """
-    mark = hmac.new(token_sha256.encode(), json.dumps(["session", app_id, nonce]).encode(), "sha256").hexdigest()
+    mark = _signed(token_sha256, "session", app_id, nonce)
     return (("themis-app", app_id), ("themis-nonce", nonce), ("themis-mark", mark))
 
 

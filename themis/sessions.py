@@ -51,6 +51,12 @@ def sessions_below(pid: int) -> Mapping[int, frozenset[Member]]:
     return {session: frozenset(members) for session, members in found.items()}
 
 
+def children_in_other_sessions() -> list[int]:
+    """The ids of this process's children that are in other sessions, also of those that ended."""
+    own, session = os.getpid(), os.getsid(0)
+    return [seen.member.pid for seen in _processes() if seen.parent == own and seen.session != session]
+
+
 def kill_sessions(sessions: Mapping[int, Iterable[Member]]) -> None:
     """SIGKILL all processes of sessions of which a given member still lives.
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from am.runtimes.memory_use import CHECK_S, check_pauses_s, tree_memory_mb
+from am.runtimes.orphans import Orphans, adopts_orphans
 from am.runtimes.port import (
     ExitReason,
     KeptSeats,
@@ -59,7 +60,8 @@ class LocalTask:
 class LocalRuntime:
     """Starts each task under the guard, so that none outlives this process (see `themis.process_guard`).
 
-    When a task ends, the runtime finds children in other sessions by their marks, and kills them.
+    When a task ends, the runtime finds children in other sessions by their marks, and kills them. Those without marks
+    end with the last task that runs, if this process adopts orphans.
 
     Args:
         memory_check_s: Seconds between two checks of tasks with a memory limit, less at the start of a task. A task may
@@ -72,6 +74,7 @@ class LocalRuntime:
         self._memory_check_s = memory_check_s
         self._tasks: dict[int, LocalTask] = {}
         self._watchers: set[asyncio.Task[None]] = set()
+        self._orphans = Orphans(self._tasks) if adopts_orphans() else None
         self._inherited = inherited_environment(os.environ)
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
@@ -138,6 +141,8 @@ class LocalRuntime:
         if left:
             _LOG.warning("processes of job %s cannot be killed: %s", task.launch.job_id, left)
         del self._tasks[task.pid]
+        if self._orphans is not None:
+            await self._orphans.end()
         task.end.set_result(TaskExit(exit_code=code, reason=task.reason))
 
     async def _limit_memory(self, task: LocalTask) -> None:

@@ -28,6 +28,7 @@ from themis.processes import (
     wait_for_exit,
 )
 from themis.python_programs import module_command
+from themis.sessions import Member, kill_sessions, sessions_below
 
 _LOG = logging.getLogger(__name__)
 AM_COMMAND = module_command("am.main")
@@ -67,6 +68,7 @@ class LocalAppLauncher:
         self._command = tuple(command)
         self._watchers: set[asyncio.Task[None]] = set()
         self._gone: dict[str, asyncio.Event] = {}
+        self._pids: dict[str, int] = {}
         self._closed = False
 
     async def launch(self, launch: AmLaunch) -> int:
@@ -117,7 +119,7 @@ class LocalAppLauncher:
 
     async def kill(self, app_id: str) -> None:
         """Send SIGKILL to every process of the app. Its exit is reported later."""
-        await self._sweep(self._marks(app_id))
+        await self._sweep(self._marks(app_id), below=[self._pids[app_id]] if app_id in self._pids else [])
         # Until its watcher has swept too: that sweep must not meet the app's next attempt.
         if gone := self._gone.get(app_id):
             await gone.wait()
@@ -125,7 +127,7 @@ class LocalAppLauncher:
     async def shutdown(self) -> None:
         """SIGKILL every process of this run."""
         self._closed = True
-        await self._sweep({RUN_MARK: self._run_id})
+        await self._sweep({RUN_MARK: self._run_id}, below=list(self._pids.values()))
         await asyncio.gather(*self._watchers)
 
     def _prepare(self, launch: AmLaunch) -> Account | None:
@@ -139,8 +141,10 @@ class LocalAppLauncher:
     def _marks(self, app_id: str) -> dict[str, str]:
         return {APP_MARK: app_id, RUN_MARK: self._run_id}
 
-    async def _sweep(self, marks: Mapping[str, str]) -> None:
+    async def _sweep(self, marks: Mapping[str, str], *, below: Sequence[int] = ()) -> None:
+        """Kill all processes with marks, and those without that are below these app masters, which adopt orphans."""
         left: Sequence[int] = ()
+        sessions: dict[int, frozenset[Member]] = {}
         answers: list[bool] = []
 
         def may_kill() -> bool:
@@ -151,8 +155,12 @@ class LocalAppLauncher:
         while not is_over:
             answers.clear()
             await self._lock.confirm()
-            # In a thread, as it looks at every process of the machine, and waits.
+            # In threads, as they look at every process of the machine, and wait.
+            for pid in below:
+                sessions.update(await asyncio.to_thread(sessions_below, pid))
             left = await asyncio.to_thread(kill_marked, marks, may_kill=may_kill)
+            if sessions and may_kill():
+                await asyncio.to_thread(kill_sessions, sessions)
             is_over = not left or all(answers)
         if left:
             _LOG.warning("processes with %s cannot be killed: %s", marks, left)
@@ -172,6 +180,7 @@ class LocalAppLauncher:
         self, app_id: str, attempt: int, pid: int, process: RunningProcess | None, folder: Path | None = None
     ) -> None:
         self._gone[app_id] = asyncio.Event()
+        self._pids[app_id] = pid
         watcher = asyncio.get_running_loop().create_task(self._until_exit(app_id, attempt, pid, process, folder))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
@@ -187,6 +196,7 @@ class LocalAppLauncher:
                 control_group.kill()
         else:
             exit_code = await process.wait()
+        del self._pids[app_id]
         # Tasks die with their master by themselves; what they started beside themselves does not.
         await self._sweep_surely(self._marks(app_id))
         self._gone.pop(app_id).set()

@@ -582,7 +582,7 @@ class AppMasters:
         """
         attempt, token = self._tokens_to_launch.get(entry.app_id, (0, ""))
         if attempt != entry.attempt:
-            token = new_token()
+            token = new_token(self._entries.refusal_key, entry.app_id)
             self._tokens_to_launch[entry.app_id] = entry.attempt, token
             await self._changes.make_surely(lambda change: change.put(entry, token_sha256=hashed(token)))
         return token

@@ -27,6 +27,8 @@ LOG = logging.getLogger("themis.rm.identity")
 
 _OF_ATTEMPTS = "/themis.v1.ArbiterService/"
 """Calls that carry the token of an attempt in their first message."""
+_OF_ENGINE = frozenset(f"/themis.v1.ClientService/{name}" for name in ("Submit", "Validate", "Kill", "Pause", "Resume"))
+"""Calls that may wait for the engine, such as a slow YARN. Their callers can read meanwhile."""
 _CREDENTIALS = struct.Struct("3i")
 
 _CALLER: ContextVar[Identity] = ContextVar("caller")
@@ -82,18 +84,21 @@ class Authentication(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if identity.is_admin or handler is None:
             return handler
-        return self._receiving.bounded(handler, identity.user, refuse)
+        kind = "changes" if handler_call_details.method in _OF_ENGINE else "reads"
+        return self._receiving.bounded(handler, f"{identity.user} {kind}", refuse)
 
 
 class LocalTokens:
     """Listens on the Unix socket of a port, and writes a token to each client for the client's own user.
 
-    With TLS, a line with the token is followed by the authorities that the client shall trust, in PEM.
+    With TLS, a line with the token is followed by the authorities that the client shall trust, in PEM. Of a user eight
+    clients are answered at a time, up to 200 wait, and further ones are closed: each has a file handle here.
     """
 
     def __init__(self, identities: Identities, authorities: str = "") -> None:
         self._identities = identities
         self._authorities = authorities
+        self._receiving = Receiving()
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> None:
@@ -112,14 +117,16 @@ class LocalTokens:
             self._server.close()
 
     async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, TooManyCallsError):
             credentials = writer.get_extra_info("socket").getsockopt(
                 socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
             )
             _pid, uid, _gid = _CREDENTIALS.unpack(credentials)
-            # In a thread: names of users may come from a directory service.
-            user = await asyncio.to_thread(user_name, uid)
-            token = self._identities.local_token(uid, user)
-            writer.write((f"{token}\n{self._authorities}" if self._authorities else token).encode())
-            await writer.drain()
+            with self._receiving.stream(str(uid)):
+                async with self._receiving.slot(str(uid)):
+                    # In a thread: names of users may come from a directory service.
+                    user = await asyncio.to_thread(user_name, uid)
+                token = self._identities.local_token(uid, user)
+                writer.write((f"{token}\n{self._authorities}" if self._authorities else token).encode())
+                await writer.drain()
         writer.close()

@@ -27,6 +27,9 @@ from themis.wire.values import app_from_message, app_to_message
 MAX_MESSAGES, MESSAGES_PER_S = 5_000.0, 200.0
 """Messages of an app's sessions: at most at once, and each second after that. An app master sends a few each second,
 and after an absence of the ResourceManager all that happened meanwhile."""
+MAX_REGISTRATIONS, REGISTRATIONS_PER_S = 60.0, 1.0
+"""Sessions that an app may open: at once, and each second after that. Each is an event in the store, causes a round and
+may send the app's code."""
 MAX_BYTES, BYTES_PER_S = 64.0 * 2**20, 2.0 * 2**20
 
 _DECLARED_ANEW = 0.05
@@ -103,6 +106,7 @@ class AppEntry:
     declared_time_s: float = 0.0
     messages: Budget = field(default_factory=lambda: Budget(MAX_MESSAGES, MESSAGES_PER_S), repr=False)
     message_bytes: Budget = field(default_factory=lambda: Budget(MAX_BYTES, BYTES_PER_S), repr=False)
+    registrations: Budget = field(default_factory=lambda: Budget(MAX_REGISTRATIONS, REGISTRATIONS_PER_S), repr=False)
     shapes: Mapping[str, JobShape] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -318,7 +322,10 @@ class AppEntries:
         *,
         last_number: int = 0,
         archived: Mapping[AppState, int] | None = None,
+        refusal_key: str = "",
     ) -> None:
+        self.refusal_key = refusal_key
+        """Proves refusals of attempts, also of apps that are no longer known (`themis.attempt_proof`)."""
         self._entries: dict[str, AppEntry] = {}
         self._living: dict[str, AppEntry] = {}
         # The number and the id of each app by state, sorted.

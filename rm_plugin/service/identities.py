@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import ipaddress
 import json
 import os
 import pwd
@@ -16,6 +15,7 @@ import msgspec
 
 from rm_plugin.service.budget import Budgets
 from rm_plugin.service.changes import Change, Changes
+from themis.addresses import network_of
 from themis.clock import Clock
 from themis.config.names import check_account_name
 from themis.errors import InputError, UnknownNameError
@@ -253,20 +253,6 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def network_of(address: str) -> str:
-    """Return what one reader has of addresses: one of IPv4, and of IPv6 all that share their first 64 bits.
-
-    >>> network_of("::ffff:192.0.2.1"), network_of("2001:db8::7")
-    ('192.0.2.1/32', '2001:db8::/64')
-    """
-    try:
-        known = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return "an unknown address"
-    known = getattr(known, "ipv4_mapped", None) or known
-    return str(ipaddress.ip_network((known, 32 if known.version == 4 else 64), strict=False))
 
 
 def _digest(token: str) -> str:

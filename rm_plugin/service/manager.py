@@ -48,7 +48,7 @@ from themis.config.names import check_label
 from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.config.tuner_settings import gpus_at_once
-from themis.errors import InputError, ThemisError, UnknownNameError
+from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
 from themis.identity import Identity
 from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState, shown_state
@@ -429,7 +429,8 @@ class ResourceManager:
             InputError: `after` is not the mark of a page.
             StoreError: The store, which has the archived apps, cannot be read.
         """
-        words = search.lower().split()
+        # A word a thousand times would be looked for as often, in each app.
+        words = list(dict.fromkeys(search.lower().split()))
         is_found = partial(self._has_words, words=words)
         found = filter(is_found, self.entries.newest_first(states, mark_key(after)))
         page = app_page(found, states=states, after=after, limit=limit)
@@ -505,13 +506,20 @@ class ResourceManager:
             UnreachableError: Another ResourceManager has taken over.
         """
         try:
-            entry = self.entries.get(check_reference(message.app_id))
+            entry = self._app_of_session(message.app_id)
             check_greeting(message, entry)
         except InputError:
             # As in `register`.
             await self._lock.confirm()
             raise
         return pb.Proof(proof=rm_proof(entry.token_sha256, entry.app_id, message.nonce))
+
+    def _app_of_session(self, app_id: str) -> AppEntry:
+        """Return an app by its id. A stranger may ask, so an error names no other app, and none is searched for."""
+        entry = self.entries.find(check_reference(app_id))
+        if entry is None:
+            raise InputError("unknown app", value=app_id)
+        return entry
 
     async def register(self, message: pb.Register, peer: str = "") -> tuple[AppEntry, Session]:
         """Open the session of an attempt, once the registration is written.
@@ -524,7 +532,7 @@ class ResourceManager:
         Raises:
             InputError: `check_registration` refuses the attempt.
             UnreachableError: It is unknown whether this attempt was started: the engine does not answer, or another
-                ResourceManager has taken over.
+                ResourceManager has taken over. Or the app opens sessions too often.
         """
         try:
             return await self._register(message, peer)
@@ -534,9 +542,12 @@ class ResourceManager:
             raise
 
     async def _register(self, message: pb.Register, peer: str) -> tuple[AppEntry, Session]:
-        entry = self.entries.get(check_reference(message.app_id))
+        entry = self._app_of_session(message.app_id)
         attempts = EngineAttempts(newest=entry.attempt)
-        if message.attempt > entry.attempt and proves(message.token, entry.token_sha256):
+        is_proven = proves(message.token, entry.token_sha256)
+        if is_proven and not entry.registrations.take(1, self.clock.now_s()):
+            raise UnreachableError("too many sessions", value=entry.app_id, remedy="open one a second at most")
+        if is_proven and message.attempt > entry.attempt:
             attempts = await self.app_masters.attempts(entry)
         check_registration(message, entry, attempts.newest)
         if message.page_url and peer:

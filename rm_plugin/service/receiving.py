@@ -5,7 +5,7 @@ service reads a few messages of each caller at a time. Of the others gRPC takes 
 sender.
 
 Example: a user makes 1,000 submissions of 16 MB at once. Eight are received, the others wait. Another user's calls do
-not wait for them.
+not wait for them, nor do those by which this user reads.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Receiving:
 
         Args:
             handler: Of a method that takes one message.
-            caller: Who calls.
+            caller: Who calls, and for what: calls with the same text wait for each other.
             refuse: Ends a call with the status of an error.
         """
         codecs = (handler.request_deserializer, handler.response_serializer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 from typing import TypeVar
 
 import msgspec
@@ -39,7 +40,23 @@ def restored_entries(store: StateStore) -> AppEntries:
         except (ThemisError, ValueError, TypeError, DecodeError) as error:
             LOG.error("%s cannot be read and is skipped: %.300s", stored.app_id, error)
             lost.append(stored.app_id)
-    return AppEntries(entries, lost, last_number=store.last_app_number(), archived=store.counts(archived=True))
+    return AppEntries(
+        entries,
+        lost,
+        last_number=store.last_app_number(),
+        archived=store.counts(archived=True),
+        refusal_key=_refusal_key(store),
+    )
+
+
+def _refusal_key(store: StateStore) -> str:
+    """Return the key that proves refusals; a store without one gets one."""
+    key = store.meta("refusal_key")
+    if key is None:
+        key = secrets.token_hex(32)
+        with store.transaction() as transaction:
+            transaction.put_meta("refusal_key", key)
+    return key
 
 
 def warn_of_refused(entries: AppEntries, policy: str) -> None:

@@ -90,6 +90,8 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
     # Of a connection that says nothing, and of all of them: a caller without a token must not take all file handles.
     ("grpc.server_handshake_timeout_ms", 20_000),
+    # Without a call. App masters have one, and other clients connect again when they call.
+    ("grpc.max_connection_idle_ms", 60_000),
     ("grpc.max_concurrent_streams", 1_000),
     ("grpc.http2.bdp_probe", 0),
     # App masters that know a standby ping every ten seconds (`themis.addresses.keepalive_options`).

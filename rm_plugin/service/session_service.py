@@ -12,11 +12,12 @@ import grpc
 
 from rm_plugin.service import session
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.identities import network_of
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.own_page import peer_address
 from rm_plugin.service.receiving import Receiving
 from rm_plugin.service.refusals import refusal_text
+from themis.addresses import network_of
+from themis.attempt_proof import REFUSAL, refusal_proof
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -65,7 +66,11 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
         slot = self._receiving.slot(sender)
         first = await _first(requests, slot)
         if first is not None and first.WhichOneof("body") == "greeting":
-            proof = await _answered(self._manager.greet(first.greeting), context)
+            greeting = first.greeting
+            refusal = refusal_proof(
+                self._manager.entries.refusal_key, greeting.app_id, greeting.attempt, greeting.nonce
+            )
+            proof = await _answered(self._manager.greet(greeting), context, refusal)
             yield pb.RmMessage(proof=proof)
             first = await _first(requests, slot)
         if first is None or first.WhichOneof("body") != "register":
@@ -105,13 +110,16 @@ async def _first(messages: AsyncIterator[pb.AmMessage], slot: asyncio.Semaphore)
     return None
 
 
-async def _answered(work: Awaitable[_Answer], context: Context) -> _Answer:
-    """Return what the manager answers, or end the session with its refusal."""
+async def _answered(work: Awaitable[_Answer], context: Context, refusal: str = "") -> _Answer:
+    """Return what the manager answers, or end the session with its refusal.
+
+    `refusal` proves it. After the proof of the ResourceManager a refusal needs none.
+    """
     try:
         return await work
     except UnreachableError as error:
         # The app master tries again; a refusal would end it.
         await context.abort(grpc.StatusCode.UNAVAILABLE, refusal_text(error))
     except InputError as error:
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error))
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error), ((REFUSAL, refusal),))
     raise AssertionError("abort raises")

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
 from themis.identity import NoIdentityError, NotAllowedError, TooManyCallsError
-from themis.web.connections import HANDSHAKE_S, IDLE_S, BoundedConnections
+from themis.web.connections import IDLE_S, BoundedConnections
 from themis.web.elements import element
 from themis.web.frame import HEADERS, page
 
@@ -121,11 +121,9 @@ class _Site(web.BaseSite):
         await super().start()
         assert self._runner.server is not None
         self._server = await asyncio.get_running_loop().create_server(
-            BoundedConnections(self._runner.server),
+            BoundedConnections(self._runner.server, self._ssl_context),
             self._host,
             self._port,
-            ssl=self._ssl_context,
-            ssl_handshake_timeout=HANDSHAKE_S if self._ssl_context else None,
             backlog=self._backlog,
         )
 

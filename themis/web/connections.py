@@ -7,13 +7,18 @@ ResourceManager accepts no app master.
 from __future__ import annotations
 
 import asyncio
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from themis.addresses import network_of
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 MAX_CONNECTIONS = 320
-"""Connections of one server at a time. A further one is closed at once."""
+"""Connections of one server at a time."""
 
 IDLE_S = 30.0
 """A connection without a whole request for this time is closed, the first request included."""
@@ -23,17 +28,53 @@ HANDSHAKE_S = 10.0
 
 
 class BoundedConnections:
-    """Makes the protocol of each new connection, for `loop.create_server`."""
+    """Makes the protocol of each new connection, for `loop.create_server`.
 
-    def __init__(self, server: web.Server) -> None:
+    One peer may have all of them. A further connection then takes the place of the oldest one of the peer that has the
+    most. So a peer that takes all keeps nobody out: others get their share, and so does whoever shares its address.
+
+    Args:
+        server: Answers the requests.
+        tls: For TLS, with which `loop.create_server` would hide connections until their handshake is over.
+    """
+
+    def __init__(self, server: web.Server, tls: ssl.SSLContext | None) -> None:
         self._server = server
+        self._tls = tls
+        self._open: list[asyncio.Transport] = []
 
     def __call__(self) -> asyncio.Protocol:
-        """Return the server's protocol, or one that ends the connection if there are too many."""
-        return _Full() if len(self._server.connections) >= MAX_CONNECTIONS else self._server()
+        """Return what a connection has until its peer is known."""
+        return _Arrival(self)
+
+    def take(self, transport: asyncio.Transport) -> None:
+        """Let the server answer at a connection, and end another one if there are too many."""
+        self._open = [known for known in self._open if not known.is_closing()]
+        if len(self._open) >= MAX_CONNECTIONS:
+            by_peer: dict[str, list[asyncio.Transport]] = defaultdict(list)
+            for known in self._open:
+                by_peer[_peer(known)].append(known)
+            max(by_peer.values(), key=len)[0].abort()
+        self._open.append(transport)
+        protocol: asyncio.BaseProtocol = self._server()
+        if self._tls is not None:
+            loop, limit_s = asyncio.get_running_loop(), HANDSHAKE_S
+            # Nobody waits for the handshake. The stubs know neither that nor parts of seconds.
+            protocol = SSLProtocol(loop, protocol, self._tls, None, True, ssl_handshake_timeout=limit_s)  # type: ignore[arg-type]
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
 
 
-class _Full(asyncio.Protocol):
+class _Arrival(asyncio.Protocol):
+    def __init__(self, connections: BoundedConnections) -> None:
+        self._connections = connections
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.abort()
+        self._connections.take(transport)
+
+
+def _peer(transport: asyncio.Transport) -> str:
+    # A connection may have ended before its peer could be asked for.
+    address, *_ = transport.get_extra_info("peername") or ("",)
+    return network_of(address)

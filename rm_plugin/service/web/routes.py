@@ -34,7 +34,7 @@ from rm_plugin.service.web.round_record import round_text
 from rm_plugin.service.web.stream import Streams, app_mark, cluster_mark
 from rm_plugin.service.web.timeline import Timeline, Timelines, timeline_document
 from themis.errors import InputError, UnknownNameError
-from themis.identity import NoIdentityError
+from themis.identity import Identity, NoIdentityError
 from themis.lifecycle import AppState
 from themis.web.answers import (
     NotThereError,
@@ -96,7 +96,10 @@ def application(page_state: PageState) -> web.Application:
 
 
 class Routes:
-    """One method per address. Methods that show the log wait until it was read once."""
+    """One method per address. Methods that show the log wait until it was read once.
+
+    They count their reader before they look for an app, which may take a search of the store.
+    """
 
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
@@ -134,15 +137,17 @@ class Routes:
 
     async def apps(self, request: web.Request) -> web.Response:
         """A page of all apps, or of those that a `search` finds, after the mark `after`."""
+        page_state = await self._seen_by(request)
         after, search = request.query.get("after", ""), request.query.get("search", "")
-        page = await self._page_state.manager.page_of_apps(search=search, after=after, limit=APPS_A_PAGE)
-        return self._html(apps_page(await self._seen_by(request), page, search))
+        page = await page_state.manager.page_of_apps(search=search, after=after, limit=APPS_A_PAGE)
+        return self._html(apps_page(page_state, page, search))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
         page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
-        return self._html(app_page(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
+        entry = await self._entry(request.match_info["app_id"], page_state.reader)
+        return self._html(app_page(page_state, page_state.seen(entry)))
 
     async def cluster_data(self, _request: web.Request) -> web.Response:
         """The cluster and who holds what of it."""
@@ -150,23 +155,24 @@ class Routes:
 
     async def apps_data(self, request: web.Request) -> web.Response:
         """A page of apps after the mark `after`, of some `state` and found by a `search` where these are given."""
+        page_state = await self._seen_by(request)
         states = [_app_state(text) for text in request.query.getall("state", [])]
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         after, search = request.query.get("after", ""), request.query.get("search", "")
-        page = await self._page_state.manager.page_of_apps(states=states, search=search, after=after, limit=limit)
-        return json_answer(apps_document(await self._seen_by(request), page, states, searched=bool(search)))
+        page = await page_state.manager.page_of_apps(states=states, search=search, after=after, limit=limit)
+        return json_answer(apps_document(page_state, page, states, searched=bool(search)))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""
         page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
-        return json_answer(app_document(page_state, await self._entry(request.match_info["app_id"])))
+        return json_answer(app_document(page_state, await self._entry(request.match_info["app_id"], page_state.reader)))
 
     async def act(self, request: web.Request) -> web.Response:
         """Pause, resume or kill an app. The answer is the app after that, without its jobs."""
         page_state = self._page_state
         identity = actor_of(request, page_state.manager.identities)
-        entry = await self._entry(request.match_info["app_id"])
+        entry = await self._entry(request.match_info["app_id"], identity)
         await act(page_state.manager, entry, request.path.rpartition("/")[2], identity, await reason_of(request))
         return json_answer(summary(replace(page_state, reader=identity), entry))
 
@@ -181,13 +187,14 @@ class Routes:
 
     async def losses_data(self, request: web.Request) -> web.Response:
         """The loss curves of an app's jobs."""
-        entry = await self._entry(request.match_info["app_id"])
-        return json_answer(losses_document((await self._seen_by(request)).seen(entry)))
+        page_state = await self._seen_by(request)
+        entry = await self._entry(request.match_info["app_id"], page_state.reader)
+        return json_answer(losses_document(page_state.seen(entry)))
 
     async def timeline_data(self, request: web.Request) -> web.Response:
         """When each job of an app ran, and when each GPU was leased."""
         page_state = await self._seen_by(request)
-        entry = await self._entry(request.match_info["app_id"])
+        entry = await self._entry(request.match_info["app_id"], page_state.reader)
         line = await self._timelines.of(entry.app_id) if page_state.controls(entry) else Timeline()
         return json_answer(timeline_document(line, page_state.now_s))
 
@@ -211,7 +218,7 @@ class Routes:
         """Return an app and its folder with its logs up to now, for a reader who may see them."""
         manager = self._page_state.manager
         reader = await reader_of(request, manager.identities)
-        entry = await self._entry(request.match_info["app_id"])
+        entry = await self._entry(request.match_info["app_id"], reader)
         if reader is None:
             raise NoIdentityError("logs are for the user of their app", remedy="sign in at /login with a token")
         reader.check_controls(entry.app_id, entry.owner)
@@ -222,7 +229,8 @@ class Routes:
 
     async def app_stream(self, request: web.Request) -> web.StreamResponse:
         """An event whenever the page of an app has changed."""
-        entry = await self._entry(request.match_info["app_id"])
+        reader = await reader_of(request, self._page_state.manager.identities)
+        entry = await self._entry(request.match_info["app_id"], reader)
         return await self._streams.serve(request, lambda: app_mark(self._page_state.manager, entry))
 
     async def cluster_stream(self, request: web.Request) -> web.StreamResponse:
@@ -240,9 +248,9 @@ class Routes:
         """Events after a sequence number, of one app where `app` is given."""
         after = whole_number(request, "after", 0)
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
-        named = request.query.get("app", "")
-        app_id = (await self._entry(named)).app_id if named else ""
         manager, reader = self._page_state.manager, (await self._seen_by(request)).reader
+        named = request.query.get("app", "")
+        app_id = (await self._entry(named, reader)).app_id if named else ""
         events = await manager.recorder.read_events(after, app_id, limit)
         shown = await visible_events(manager, events, reader)
         return json_answer(events_document(shown, events[-1].sequence if events else after))
@@ -267,12 +275,14 @@ class Routes:
 
     async def yarn_app(self, request: web.Request) -> web.Response:
         """One app in YARN's words."""
-        page_state, entry = await self._seen_by(request), await self._yarn_entry(request)
+        page_state = await self._seen_by(request)
+        entry = await self._yarn_entry(request, page_state.reader)
         return json_answer(yarn_documents.app_document(page_state, entry))
 
     async def yarn_app_state(self, request: web.Request) -> web.Response:
         """The state of one app in YARN's words."""
-        return json_answer({"state": yarn_documents.state_of(await self._yarn_entry(request))})
+        reader = await reader_of(request, self._page_state.manager.identities)
+        return json_answer({"state": yarn_documents.state_of(await self._yarn_entry(request, reader))})
 
     async def yarn_nodes(self, request: web.Request) -> web.Response:
         """The machines in YARN's words."""
@@ -286,8 +296,8 @@ class Routes:
             raise NotThereError("unknown machine", value=node_id, remedy="ws/v1/cluster/nodes lists them")
         return json_answer(document)
 
-    async def _yarn_entry(self, request: web.Request) -> AppEntry:
-        return await self._entry(yarn_documents.app_reference(request.match_info["app_id"]))
+    async def _yarn_entry(self, request: web.Request, reader: Identity | None) -> AppEntry:
+        return await self._entry(yarn_documents.app_reference(request.match_info["app_id"]), reader)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Numbers for Prometheus."""
@@ -301,9 +311,10 @@ class Routes:
             return web.Response(text=f"{trouble}\n", status=503)
         return text_answer("ok\n")
 
-    async def _entry(self, name: str) -> AppEntry:
+    async def _entry(self, name: str, reader: Identity | None) -> AppEntry:
+        """Return the app of an id or a name. The reader's own come before those of others with the same name."""
         try:
-            return await self._page_state.manager.find(name)
+            return await self._page_state.manager.find(name, "" if reader is None else reader.user)
         except UnknownNameError:
             raise NotThereError("unknown app", value=name, remedy="api/v1/apps lists them") from None
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import grpc
 import pytest
 
 from am import session
 from am.session import RmSession
-from themis.attempt_proof import hashed, rm_proof
+from themis.attempt_proof import REFUSAL, hashed, new_token, refusal_proof, rm_proof
 from themis.clock import WallClock
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
@@ -108,30 +109,65 @@ def test_silent_process_at_the_address_of_the_resource_manager_counts_as_away(mo
 
 
 class Refusing(rpc.ArbiterServiceServicer):
-    """Listens at the address of a ResourceManager that is away, and refuses every attempt."""
+    """Refuses every attempt, with metadata that it makes of the greeting."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: Callable[[pb.Greeting], tuple[tuple[str, str], ...]]) -> None:
+        self.metadata = metadata
         self.heard: list[pb.AmMessage] = []
 
     async def Session(self, request_iterator, context):  # noqa: N802
         self.heard.append(await anext(aiter(request_iterator)))
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "go away")
+        metadata = self.metadata(self.heard[-1].greeting)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "go away", metadata)
         yield pb.RmMessage()
 
 
-def test_process_that_refuses_an_attempt_gets_no_token_and_the_error_says_where_it_listens() -> None:
+@pytest.mark.parametrize("proof", [None, "", "guessed", "of another attempt", "of another session", "of another app"])
+def test_refusal_without_a_proof_counts_as_absence(caplog, proof: str | None) -> None:
+    caplog.set_level(logging.INFO, "themis.am.session")
+
+    def metadata(greeting: pb.Greeting) -> tuple[tuple[str, str], ...]:
+        app, attempt, nonce = greeting.app_id, greeting.attempt, greeting.nonce
+        known = {
+            "of another attempt": refusal_proof("key", app, attempt - 1, nonce),
+            "of another session": refusal_proof("key", app, attempt, "former"),
+            "of another app": refusal_proof("key", "app-0002", attempt, nonce),
+        }
+        return () if proof is None else ((REFUSAL, known.get(proof, proof)),)
+
     async def scenario() -> None:
-        server, stranger = grpc.aio.server(), Refusing()
+        server, stranger = grpc.aio.server(), Refusing(metadata)
         rpc.add_ArbiterServiceServicer_to_server(stranger, server)
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
-        register = pb.Register(app_id="app-0001", token="secret")
+        register = pb.Register(app_id="app-0001", attempt=2, token=new_token("key", "app-0001"))
+        session = RmSession(address, lambda: register, print, clock=WallClock(), give_up_s=0.5)
+        with pytest.raises(UnreachableError, match="the ResourceManager is unavailable"):
+            await asyncio.wait_for(session.run(), 20)
+        await server.stop(None)
+        assert len(stranger.heard) >= 2
+
+    asyncio.run(scenario())
+    assert any("refuses this attempt, and proves nothing" in record.message for record in caplog.records)
+
+
+def test_process_that_refuses_an_attempt_gets_no_token_and_the_error_says_where_it_listens() -> None:
+    def metadata(greeting: pb.Greeting) -> tuple[tuple[str, str], ...]:
+        return ((REFUSAL, refusal_proof("key", greeting.app_id, greeting.attempt, greeting.nonce)),)
+
+    async def scenario() -> None:
+        server, stranger = grpc.aio.server(), Refusing(metadata)
+        rpc.add_ArbiterServiceServicer_to_server(stranger, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        token = new_token("key", "app-0001")
+        register = pb.Register(app_id="app-0001", token=token)
         session = RmSession(address, lambda: register, print, clock=WallClock(), give_up_s=60.0)
         with pytest.raises(UnreachableError, match=f"what listens at {address} refuses this attempt: 'go away'"):
             await asyncio.wait_for(session.run(), 20)
         await server.stop(None)
         assert [message.WhichOneof("body") for message in stranger.heard] == ["greeting"]
-        assert "secret" not in str(stranger.heard)
+        assert token.partition(".")[0] not in str(stranger.heard)
 
     asyncio.run(scenario())
 

@@ -27,6 +27,7 @@ from submarine_client.admin import Admin
 from submarine_client.client import Client
 from submarine_client.connection import Connection
 from submarine_client.credentials import Credentials
+from themis.attempt_proof import new_token
 from themis.clock import WallClock
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings, TlsSettings
@@ -164,7 +165,9 @@ def test_app_master_registers_only_with_a_resource_manager_that_its_authority_vo
                     await session.run()
             # With the right one, the service answers: it knows no such app.
             trust = Trust(authorities=(tmp_path / "tls/ca.pem").read_text())
-            session = RmSession(address, pb.Register, lambda _: None, clock=WallClock(), give_up_s=5, trust=trust)
+            token = new_token(server.manager.entries.refusal_key, "app-0001")
+            known = pb.Register(app_id="app-0001", attempt=1, token=token)
+            session = RmSession(address, lambda: known, lambda _: None, clock=WallClock(), give_up_s=5, trust=trust)
             with pytest.raises(UnreachableError, match="refuses this attempt"):
                 await session.run()
             assert not list(server.manager.entries)

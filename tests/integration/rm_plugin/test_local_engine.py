@@ -17,6 +17,7 @@ from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.local import AM_COMMAND, LocalAppLauncher
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.engines.port import AmExit, AmLaunch
+from themis.control_groups import ControlGroup
 from themis.errors import InputError
 from themis.processes import find_marked, kill_marked
 
@@ -288,3 +289,44 @@ def test_memory_engine_reports_exits(tmp_path):
         assert engine.launched[0].environment == {"A": "b"}
 
     asyncio.run(scenario())
+
+
+HIDING = """
+import os, sys, time
+from am.runtimes.orphans import adopt_orphans
+adopt_orphans()
+if not os.fork():
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import os, time; "
+        "open('partial', 'w').write(str(os.getpid())); os.rename('partial', 'pid'); time.sleep(60)"], {})
+os.wait()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("order_to", ["kill", "shut down"])
+def test_processes_without_parents_and_marks_end_with_their_app(tmp_path, run_id, order_to, monkeypatch):
+    # They would find them.
+    monkeypatch.setattr(ControlGroup, "make", lambda *_limits, **_more: None)
+
+    async def scenario(engine, _exits):
+        folder = tmp_path / "app-1"
+        pid = await engine.launch(order("app-1", 1, {}, folder))
+        while not (folder / "pid").exists():
+            await asyncio.sleep(0.01)
+        hidden = int((folder / "pid").read_text())
+        assert hidden not in find_marked({"THEMIS_RUN_ID": run_id}) and is_alive(hidden)
+        if order_to == "kill":
+            await engine.kill("app-1")
+        else:
+            await engine.shutdown()
+        assert not is_alive(pid)
+        for _ in range(1000):
+            if not is_alive(hidden):
+                return
+            await asyncio.sleep(0.01)
+        os.kill(hidden, signal.SIGKILL)
+        pytest.fail("it outlived its app")
+
+    run(run_id, scenario, command=(sys.executable, "-c", HIDING))

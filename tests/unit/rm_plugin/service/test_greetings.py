@@ -6,11 +6,11 @@ import grpc
 import pytest
 from service_cases import SPEC, known_token, registration
 
-from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.entries import MAX_REGISTRATIONS, AppEntry
 from rm_plugin.service.memory_service import MemoryService, memory_service
 from rm_plugin.service.session_service import ArbiterService
-from themis.attempt_proof import is_rm_proof
-from themis.errors import InputError
+from themis.attempt_proof import REFUSAL, is_refusal_proof, is_rm_proof, new_token
+from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -78,6 +78,52 @@ def test_session_answers_a_greeting_and_then_takes_the_registration(tmp_path):
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await over.read()
                 assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+                proof, token = (
+                    dict(refused.value.trailing_metadata())[REFUSAL],
+                    rm.launcher.living[entry.app_id].launch.token,
+                )
+                assert is_refusal_proof(proof, token, 0, "")
+                assert not is_refusal_proof(proof, token, entry.attempt, "")
+                assert not is_refusal_proof(proof, new_token("", entry.app_id), 0, "")
             await server.stop(None)
+
+    asyncio.run(scenario())
+
+
+def test_stranger_who_greets_learns_no_ids_or_names_of_apps(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(SPEC)
+            # By name, nearly by name or id, and in a way that would list all.
+            for guess in (SPEC.name, SPEC.name + "s", entry.app_id + "0", "x"):
+                for told in (
+                    rm.manager.greet(pb.Greeting(app_id=guess)),
+                    rm.manager.register(pb.Register(app_id=guess)),
+                ):
+                    with pytest.raises(InputError) as refused:
+                        await told
+                    assert str(refused.value) == f"unknown app: {guess!r}"
+
+    asyncio.run(scenario())
+
+
+def test_app_master_that_registers_without_end_is_told_to_wait_and_writes_no_more_events(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(SPEC)
+            other, _ = await rm.registered(SPEC)
+            for _ in range(int(MAX_REGISTRATIONS) - 1):
+                await rm.manager.register(registration(entry))
+            events = len(rm.kinds)
+            for attempt in (entry.attempt, entry.attempt + 1):
+                with pytest.raises(UnreachableError, match="too many sessions"):
+                    await rm.manager.register(registration(entry, attempt=attempt))
+            # A stranger without the token takes nothing of its budget, and another app has its own.
+            with pytest.raises(InputError, match="the token is not this app's"):
+                await rm.manager.register(registration(entry, token="guessed"))
+            assert len(rm.kinds) == events
+            await rm.manager.register(registration(other))
+            rm.clock.advance_to(rm.clock.now_s() + 1.0)
+            await rm.manager.register(registration(entry))
 
     asyncio.run(scenario())

@@ -17,6 +17,7 @@ from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
 SUBMIT = "/themis.v1.ClientService/Submit"
+LIST = "/themis.v1.ClientService/List"
 
 
 def play(tmp_path, scenario):
@@ -33,9 +34,9 @@ async def silence():
     yield b""
 
 
-def slow_call(channel, metadata=()):
+def slow_call(channel, metadata=(), method=LIST):
     """A call whose message never comes."""
-    return channel.stream_unary(SUBMIT)(silence(), metadata=metadata)
+    return channel.stream_unary(method)(silence(), metadata=metadata)
 
 
 async def refusal(call):
@@ -92,9 +93,9 @@ def test_call_with_more_than_one_message_is_refused(tmp_path):
         yield pb.ListRequest().SerializeToString()
 
     async def scenario(channel, rm):
-        method, token = "/themis.v1.ClientService/List", await token_of(rm, "bob")
+        token = await token_of(rm, "bob")
         assert (
-            "a call has one message" in (await refusal(channel.stream_unary(method)(twice(), metadata=token))).details()
+            "a call has one message" in (await refusal(channel.stream_unary(LIST)(twice(), metadata=token))).details()
         )
 
     play(tmp_path, scenario)
@@ -142,6 +143,23 @@ def test_slow_messages_of_one_user_hold_up_that_user_alone(tmp_path, monkeypatch
         slow[0].cancel()
         assert len((await asyncio.wait_for(waiting, 20)).apps) == 1
         slow[1].cancel()
+
+    play(tmp_path, scenario)
+
+
+def test_submissions_that_wait_hold_up_other_changes_of_their_user_and_no_reading(tmp_path, monkeypatch, slots_taken):
+    monkeypatch.setattr(receiving, "MAX_AT_ONCE", 2)
+
+    async def scenario(channel, rm):
+        stub, bob = rpc.ClientServiceStub(channel), await token_of(rm, "bob")
+        slow = [slow_call(channel, bob, SUBMIT) for _ in range(2)]
+        await slots_taken()
+        assert len((await stub.List(pb.ListRequest(), metadata=bob, timeout=20)).apps) == 1
+        change = asyncio.ensure_future(stub.Kill(pb.KillRequest(app_id="app-9999"), metadata=bob).code())
+        assert not (await asyncio.wait([change], timeout=0.5))[0]
+        for call in slow:
+            call.cancel()
+        assert await asyncio.wait_for(change, 20) is grpc.StatusCode.NOT_FOUND
 
     play(tmp_path, scenario)
 

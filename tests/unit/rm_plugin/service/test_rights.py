@@ -15,6 +15,7 @@ from web_cases import RmCase, served
 
 from rm_plugin.service.admin_service import AdminService
 from rm_plugin.service.authentication import Authentication
+from rm_plugin.service.budget import Budgets
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.grant_limit import GrantLimit
 from rm_plugin.service.memory_service import memory_service
@@ -208,6 +209,48 @@ def test_every_address_that_changes_something_refuses_other_users_and_forged_req
         assert f"refused: POST /api/v1/apps/{APP_ID}/kill: {APP_ID} is not your app" in caplog.text
         entry = case.entries.get(APP_ID)
         assert not (entry.kill_reason or entry.pause_reason)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_readers_beyond_their_limit_cause_no_search_for_an_app():
+    async def scenario():
+        case, searches = private_case(), []
+
+        async def searched(*words, **more):
+            searches.append((words, more))
+
+        case.manager.find = case.manager.page_of_apps = searched
+        case.manager.identities._calls = Budgets(0.0, 1e-9)
+        async with served(case) as site:
+            for method, path in addresses(case):
+                more = "?app=mine" if path.endswith("/events") else "?search=mine"
+                for headers in readers(case):
+                    async with site.session.request(
+                        method, site.url.rstrip("/") + path + more, headers=headers
+                    ) as reply:
+                        assert reply.status in (200, 302, 401, 404, 429), path
+        assert searches == []
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_app_of_another_user_with_the_same_name_is_not_taken_for_ones_own():
+    async def scenario():
+        case = RmCase(((4,),))
+        for user in ("ada", "bob"):
+            entry = case.running("mine")
+            entry.spec = replace(APP, name="mine", user=user)
+        ada = {"Authorization": f"Bearer {case.manager.identities.local_token(1, 'ada')}"}
+        async with served(case) as site:
+            for path in ("api/v1/apps/mine", "apps/mine", "api/v1/apps/mine/losses", "ws/v1/cluster/apps/mine"):
+                async with site.session.get(site.url + path, headers=ada) as reply:
+                    shown = await reply.text()
+                    assert reply.status == 200 and "bob" not in shown, path
+            async with site.session.get(site.url + "api/v1/apps/mine", headers={"Host": "rm.example"}) as reply:
+                assert reply.status == 400 and "2 running apps have this name" in await reply.text()
+            async with site.session.post(site.url + "api/v1/apps/mine/pause", headers=ada) as reply:
+                assert (reply.status, (await reply.json())["app_id"]) == (200, APP_ID)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
