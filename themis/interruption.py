@@ -82,6 +82,21 @@ class OneInterruption:
 
 
 @contextmanager
+def ended_by_ctrl_c() -> Iterator[None]:
+    """While entered, Ctrl-C ends the process at once and without a traceback; a shell shows exit code 130.
+
+    For the imports with which a command starts: nothing is to be cleaned up yet. With another handler than Python's,
+    this has no effect.
+    """
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_usual:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    yield
+    if is_usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
 def undisturbed_imports() -> Iterator[None]:
     """While entered, Ctrl-C raises KeyboardInterrupt as usual, but never while a module is imported.
 

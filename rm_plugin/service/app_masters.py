@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import math
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher, EngineAttempts
+from rm_plugin.engines.port import AmExit, AppLauncher
 from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.attempt_losses import AttemptLosses
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
 from rm_plugin.service.hosted_apps import HostedApps
+from rm_plugin.service.launches import Launches
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
-from themis.apps import AppSpec
-from themis.attempt_proof import hashed, new_token
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError, ThemisError, UnreachableError
+from themis.errors import InputError, ThemisError
 from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState, JobState, LeaseState
 from themis.wire import themis_pb2 as pb
@@ -39,9 +35,6 @@ KILL_GRACE_S = 10.0
 """Seconds that an app master has to stop its tasks."""
 LAUNCH_WAIT_S = 5.0
 """Seconds that a submit or a resume waits for the start of the app master."""
-RELAUNCH_EVERY_S = 5.0
-"""Seconds between two tries to start an app while the engine is unavailable."""
-_SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 
 
 class AppMasters:
@@ -82,31 +75,21 @@ class AppMasters:
         note_end: Callable[[Change, AppEntry], None],
     ) -> None:
         self.settings = settings
-        self.rm_address = ""
-        """Where app masters reach this service; set before the first start."""
-        self.rm_environment: Mapping[str, str] = {}
-        """Variables by which app masters trust its certificate, with TLS; set likewise."""
+        self.launches = Launches(settings, launcher, changes, clock, refusal_key=entries.refusal_key)
         self._arbiter = arbiter
         self._entries = entries
         self._changes = changes
         self._live_cluster = live_cluster
         self._hosted = hosted
-        self._launcher = launcher
         self._clock = clock
         self._on_ended = on_ended
         self._note_end = note_end
         self._starts = Starts(settings.am_starts_at_once)
         self._quotas = quotas
-        self._unlaunched: set[str] = set()
-        self._relaunch_at_s = 0.0
         # The apps whose next attempt waits until `next_at_s` of their losses.
         self._delayed: set[str] = set()
-        # The attempt and the token of each app whose app master is being started.
-        self._tokens_to_launch: dict[str, tuple[int, str]] = {}
         # The kills of app masters of resting apps: the next attempt starts after them.
         self._leftovers: dict[str, asyncio.Task[Any]] = {}
-        # By app: its start and its kill in the engine do not overlap. A kill would miss an app master that comes later.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         # The active apps for which the agent host does not answer, and which do not wait for admission.
@@ -374,11 +357,11 @@ class AppMasters:
             return self._start_after_pause(entry) if is_due else None
         if self._starts.waits(entry.app_id):
             return None
-        if entry.app_id in self._unlaunched:
+        if self.launches.failed(entry.app_id):
             # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.
-            is_due = not entry.leave_reason and now_s >= self._relaunch_at_s
+            is_due = not entry.leave_reason and now_s >= self.launches.again_at_s
             return self._start_again(entry) if is_due else None
-        entry.launch_wait = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
+        entry.launch_wait = "" if entry.session is not None else self.launches.waiting(entry.app_id)
         if entry.launch_wait:
             # Its time to register counts from the start of its container.
             entry.last_seen_s = now_s
@@ -401,10 +384,6 @@ class AppMasters:
         else:
             await self._start(entry)
 
-    def queue(self, entry: AppEntry) -> str:
-        """Return the queue of an app: as submitted, or to which an operator moved it in the engine."""
-        return ("" if entry.ended else self._launcher.queue(entry.app_id)) or entry.spec.queue
-
     async def recover(self) -> int:
         """Restore the apps of a former ResourceManager: adopt their app masters, or start them again.
 
@@ -424,7 +403,7 @@ class AppMasters:
             if entry.resting_view:
                 # The former ResourceManager may have been gone before it ended the app master.
                 self._leftovers[entry.app_id] = self._spawn(self._kill_leftover(entry.app_id))
-            adopted = entry.has_app_master and await self._adopted(entry)
+            adopted = entry.has_app_master and await self.launches.adopted(entry)
             run_on += adopted and entry.is_active
             if adopted:
                 self._recover_adopted(entry)
@@ -459,22 +438,6 @@ class AppMasters:
             if entry.app_id not in self._delayed:
                 await self.take_up(entry)
 
-    async def _adopted(self, entry: AppEntry) -> bool:
-        """Whether the app master lives; waits while the engine is unavailable."""
-        failed = False
-        while True:
-            try:
-                lives = await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid)
-            except UnreachableError as error:
-                if not failed:
-                    LOG.warning("%s cannot be adopted yet, the engine is unavailable: %s", entry.app_id, error)
-                failed = True
-                await asyncio.sleep(RELAUNCH_EVERY_S)
-            else:
-                if failed:
-                    LOG.info("the engine answers again for %s", entry.app_id)
-                return lives
-
     async def close(self, *, keep_apps: bool = False) -> None:
         """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps.
 
@@ -491,12 +454,8 @@ class AppMasters:
             if entry.session is not None:
                 entry.session.close()
         await self._hosted.close()
-        if keep_apps:
-            return
-        try:
-            await self._launcher.shutdown()
-        except ThemisError as error:
-            LOG.error("apps may run on: %s", error)
+        if not keep_apps:
+            await self.launches.shutdown()
 
     def _keep_progress(self, change: Change) -> None:
         for entry in self._watched.values():
@@ -517,86 +476,30 @@ class AppMasters:
 
     async def _start(self, entry: AppEntry) -> None:
         """Start the attempt. The app stays ACCEPTED while the engine is unavailable or this machine lacks resources."""
-        folder = app_folder(self.settings, entry.app_id)
-        token = await self._token_of(entry)
-        environment = {
-            "THEMIS_RM_ADDRESS": ",".join(self.settings.standby.addresses) or self.rm_address,
-            "THEMIS_APP_DIR": str(folder),
-            "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
-            **self.rm_environment,
-        }
-        launch = AmLaunch(
-            app_id=entry.app_id,
-            attempt=entry.attempt,
-            environment=environment,
-            token=token,
-            working_dir=folder,
-            name=entry.spec.name,
-            user=entry.spec.user,
-            tasks_memory_mb=_tasks_memory_mb(entry.spec, self._arbiter.cluster.gpus),
-            queue=entry.spec.queue,
-            attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.attempt_losses.excused_attempts),
-            failures_window_s=self.settings.am_failures_window_s,
-        )
+        attempt = entry.attempt
         try:
-            async with self._lock(entry.app_id):
-                entry.pid = await self._launcher.launch(launch)
+            is_launched = await self.launches.launch(entry, self._arbiter.cluster.gpus)
         except ThemisError as error:
             self._starts.done(entry.app_id)
-            if isinstance(error, UnreachableError) or _is_shortage(error):
-                if entry.app_id not in self._unlaunched:
-                    LOG.warning("%s waits to be started: %s", entry.app_id, error)
-                entry.launch_wait = f"waits to be started: {error}"
-                if entry.is_active:
-                    self._unlaunched.add(entry.app_id)
-                self._relaunch_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
-            elif entry.is_active:
+            if entry.is_active:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
-        if entry.app_id in self._unlaunched:
-            LOG.info("%s is started, after a wait", entry.app_id)
-        self._unlaunched.discard(entry.app_id)
-        self._tokens_to_launch.pop(entry.app_id, None)
-        entry.launch_wait = ""
-        if not entry.is_active or self._closing:
-            # A kill ended it while it was being started.
+        if not is_launched or not entry.is_active or self._closing:
             self._starts.done(entry.app_id)
-            async with self._lock(entry.app_id):
-                await self._launcher.kill(entry.app_id)
+            if is_launched:
+                # A kill ended it while it was being started.
+                await self.launches.kill(entry.app_id)
             return
         self._note_start(entry)
 
         def started(change: Change) -> None:
             # The attempt may have ended during the wait for the store.
-            if entry.is_active and entry.attempt == launch.attempt and entry.lost_attempt != launch.attempt:
+            if entry.is_active and entry.attempt == attempt and entry.lost_attempt != attempt:
                 detail = {"attempt": entry.attempt, "pid": entry.pid}
                 change.event("am_started", app_id=entry.app_id, detail=detail)
                 change.put(entry)
 
         await self._changes.make_surely(started)
-
-    async def _token_of(self, entry: AppEntry) -> str:
-        """Return the token of the attempt to be started. Its hash is written before the attempt can know it.
-
-        A launch that is tried again has the same token: the engine may have accepted the first one.
-        """
-        attempt, token = self._tokens_to_launch.get(entry.app_id, (0, ""))
-        if attempt != entry.attempt:
-            token = new_token(self._entries.refusal_key, entry.app_id)
-            self._tokens_to_launch[entry.app_id] = entry.attempt, token
-            await self._changes.make_surely(lambda change: change.put(entry, token_sha256=hashed(token)))
-        return token
-
-    async def attempts(self, entry: AppEntry) -> EngineAttempts:
-        """Return the attempts of an app that the engine has started.
-
-        Raises:
-            UnreachableError: The engine does not answer.
-        """
-        try:
-            return await self._launcher.attempts(entry.app_id, entry.attempt)
-        except ThemisError as error:
-            raise UnreachableError("the engine cannot say which attempt it started", value=entry.app_id) from error
 
     async def _lost(self, entry: AppEntry, reason: str, *, taken: Collection[int] = ()) -> None:
         """Start another attempt after the end of this one and its tasks, or end the app."""
@@ -691,17 +594,15 @@ class AppMasters:
         LOG.warning("%s: %s: taken by force", entry.app_id, reason)
         entry.last_seen_s, entry.forced_reason = self._clock.now_s(), reason
         try:
-            async with self._lock(entry.app_id):
-                await self._launcher.kill(entry.app_id)
+            await self.launches.kill(entry.app_id)
         except BaseException:
             entry.forced_reason = ""
             raise
         # An attempt that still waits for the engine ends through no fault of the app.
-        if entry.app_id in self._unlaunched:
+        if self.launches.give_up(entry.app_id):
             entry.attempt_losses = entry.attempt_losses.excused_up_to(entry.attempt)
-        self._unlaunched.discard(entry.app_id)
         try:
-            taken = (await self._launcher.attempts(entry.app_id, entry.attempt)).taken
+            taken = (await self.launches.attempts(entry)).taken
         except ThemisError as error:
             LOG.warning("the engine does not say how the attempts of %s ended: %s", entry.app_id, error)
             taken = frozenset()
@@ -710,7 +611,7 @@ class AppMasters:
     async def _end_lost(self, app_id: str) -> None:
         """Kill the processes of an app that the store cannot read, before its GPUs are granted to others."""
         try:
-            await self._launcher.kill(app_id)
+            await self.launches.kill(app_id)
         except ThemisError as error:
             LOG.warning("the processes left of %s cannot be killed yet: %s", app_id, error)
             self._spawn(self._kill_leftover(app_id))
@@ -736,23 +637,17 @@ class AppMasters:
         """Kill an app's processes, if that is still wanted; tries until the engine can."""
         failed = False
         while True:
-            async with self._lock(app_id):
-                if not is_wanted():
-                    return
-                try:
-                    await self._launcher.kill(app_id)
-                except ThemisError as error:
-                    if not failed:
-                        LOG.warning("the processes of %s cannot be killed yet: %s", app_id, error)
-                    failed = True
-                else:
-                    if failed:
-                        LOG.info("the processes of %s are killed, after a wait", app_id)
-                    return
+            try:
+                await self.launches.kill(app_id, is_wanted)
+            except ThemisError as error:
+                if not failed:
+                    LOG.warning("the processes of %s cannot be killed yet: %s", app_id, error)
+                failed = True
+            else:
+                if failed:
+                    LOG.info("the processes of %s are killed, after a wait", app_id)
+                return
             await asyncio.sleep(KILL_GRACE_S)
-
-    def _lock(self, app_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(app_id, asyncio.Lock())
 
     async def _pause_surely(self, entry: AppEntry) -> None:
         """Pause an app of which nothing runs any more, unless it has ended or is paused; waits for the store."""
@@ -844,11 +739,10 @@ class AppMasters:
         self._watched.pop(entry.app_id, None)
         self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
-        self._unlaunched.discard(entry.app_id)
+        self.launches.forget(entry.app_id)
         self._delayed.discard(entry.app_id)
         self._quotas.leave(entry)
         self._starts.done(entry.app_id)
-        self._tokens_to_launch.pop(entry.app_id, None)
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -861,22 +755,6 @@ def _admitted(entry: AppEntry, now_s: float) -> dict[str, float | None]:
     """The attributes of an app whose wait for admission is over."""
     waited_s = 0.0 if entry.waits_since_s is None else max(0.0, now_s - entry.waits_since_s)
     return {"waits_since_s": None, "unadmitted_s": entry.unadmitted_s + waited_s}
-
-
-def _tasks_memory_mb(spec: AppSpec, gpus: int) -> int:
-    """Return the memory of all tasks that can run at a time: each has a GPU, or a node."""
-    return spec.resources.memory_mb * min(gpus, sum(job.shape.tasks for job in spec.jobs))
-
-
-def app_folder(settings: RmSettings, app_id: str) -> Path:
-    """Return the folder of an app's files."""
-    return settings.files_dir.absolute() / "apps" / app_id
-
-
-def _is_shortage(error: ThemisError) -> bool:
-    """Whether this machine lacks disk space, memory, processes or files for now: no fault of the app."""
-    cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _SHORTAGES
 
 
 def _is_pausing(entry: AppEntry, lost_attempt: int) -> bool:

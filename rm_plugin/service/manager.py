@@ -15,7 +15,7 @@ from rm_plugin.engines.port import AppLauncher, EngineAttempts, HeldLock, NoLock
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
-from rm_plugin.service.app_masters import LAUNCH_WAIT_S, AppMasters, app_folder
+from rm_plugin.service.app_masters import LAUNCH_WAIT_S, AppMasters
 from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
 from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
@@ -27,6 +27,7 @@ from rm_plugin.service.hooks import Hooks
 from rm_plugin.service.host_process import AgentHost, HostProcess
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.identities import Identities
+from rm_plugin.service.launches import app_folder
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.log_summary import UsageKey
 from rm_plugin.service.message_checks import (
@@ -448,7 +449,7 @@ class ResourceManager:
     def _has_words(self, entry: AppEntry, words: Sequence[str]) -> bool:
         if not words:
             return True
-        spec, queue = entry.spec, self.app_masters.queue(entry)
+        spec, queue = entry.spec, self.app_masters.launches.queue(entry)
         text = search_text(entry.app_id, spec.name, spec.user, queue, self.shown_state(entry))
         return all(word in text for word in words)
 
@@ -548,7 +549,7 @@ class ResourceManager:
         if is_proven and not entry.registrations.take(1, self.clock.now_s()):
             raise UnreachableError("too many sessions", value=entry.app_id, remedy="open one a second at most")
         if is_proven and message.attempt > entry.attempt:
-            attempts = await self.app_masters.attempts(entry)
+            attempts = await self.app_masters.launches.attempts(entry)
         check_registration(message, entry, attempts.newest)
         if message.page_url and peer:
             # Without the path, which is a secret of the app's user.

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rm_plugin.service.app_masters import app_folder
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE, write_archive
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.launches import app_folder
 from rm_plugin.service.recorder import Recorder, Removed
 from rm_plugin.service.store import StoredEvent, StoreError
 from themis.clock import Clock

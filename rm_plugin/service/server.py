@@ -349,10 +349,10 @@ class Server:
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
         admin = AdminService(self.manager, self._nodes, self._stop_order.give, lambda: self._lock.standbys)
         rpc.add_AdminServiceServicer_to_server(admin, self._server)
-        address = self.manager.app_masters.rm_address = self._listen()
+        address = self.manager.app_masters.launches.rm_address = self._listen()
         if self._tls is not None:
             first = (*self._settings.standby.addresses, address)[0]
-            self.manager.app_masters.rm_environment = self._tls.trust(first).environment()
+            self.manager.app_masters.launches.rm_environment = self._tls.trust(first).environment()
         await self._local_tokens.start(int(address.rpartition(":")[2]))
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))

@@ -20,7 +20,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         app_id=entry.app_id,
         name=entry.spec.name,
         user=entry.spec.user,
-        queue=manager.app_masters.queue(entry),
+        queue=manager.app_masters.launches.queue(entry),
         state=entry.state.value,
         tuner=entry.spec.tuner.name,
         program=entry.spec.program.name or "command",

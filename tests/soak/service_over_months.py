@@ -101,8 +101,8 @@ async def play(case: ServiceCase, apps: list[Open]) -> None:
         await case.send(entry, session, finish=end)
         session.close()
         case.manager.disconnected(entry, session)
-        case.manager.app_masters._launcher.living.pop(entry.app_id, None)
-    case.manager.app_masters._launcher.launched.clear()
+        case.manager.app_masters.launches._launcher.living.pop(entry.app_id, None)
+    case.manager.app_masters.launches._launcher.launched.clear()
 
 
 def tell(folder: Path, case: ServiceCase, **more: object) -> None:

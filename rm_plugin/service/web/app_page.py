@@ -101,7 +101,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     program = spec.program.name or spec.program.command
     return facts(
         [
-            ("User, queue", f"{spec.user}, {page_state.manager.app_masters.queue(entry)}"),
+            ("User, queue", f"{spec.user}, {page_state.manager.app_masters.launches.queue(entry)}"),
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
             ("Jobs", f"{len(spec.jobs)}, at most {gpus_at_once(spec)} {page_state.device_noun}s at once"),

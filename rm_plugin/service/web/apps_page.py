@@ -52,7 +52,7 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             names.id_link(entry.app_id),
             entry.spec.name,
             entry.spec.user,
-            page_state.manager.app_masters.queue(entry),
+            page_state.manager.app_masters.launches.queue(entry),
             app_state(page_state, entry),
             valued(rho_text(rho := page_state.rho(entry)), rho),
             valued(percent(entry.progress), entry.progress),
@@ -73,7 +73,7 @@ def owners_table(page_state: PageState) -> Markup:
     for entry in page_state.manager.entries.living():
         held = page_state.gpus_held(entry)
         wants = entry.heartbeat.unmet_gpus
-        row = totals[entry.spec.user, page_state.manager.app_masters.queue(entry)]
+        row = totals[entry.spec.user, page_state.manager.app_masters.launches.queue(entry)]
         for at, value in enumerate((1, int(not held), held, wants)):
             row[at] += value
     most_first = sorted(totals.items(), key=lambda item: (-item[1][2], item[0]))

@@ -140,7 +140,7 @@ def app_element(page_state: PageState, entry: AppEntry) -> Document:
         "id": f"application_{cluster_id(page_state)}_{entry.number:04d}",
         "user": entry.spec.user,
         "name": entry.spec.name,
-        "queue": page_state.manager.app_masters.queue(entry),
+        "queue": page_state.manager.app_masters.launches.queue(entry),
         "state": state_of(entry),
         "finalStatus": _FINAL.get(entry.state, "UNDEFINED"),
         "progress": 100.0 * (finite(entry.progress) or 0.0),

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.policies.allox.estimator import extrapolate
-from rm_plugin.service import app_masters
+from rm_plugin.service import app_masters, launches
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
@@ -573,7 +573,7 @@ def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ResourceManager has just restarted, and waits for the engine to report whether the app lives."""
-    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 0.2)
+    monkeypatch.setattr(launches, "RELAUNCH_EVERY_S", 0.2)
     away = True
 
     def unless_away(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:

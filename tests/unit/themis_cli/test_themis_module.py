@@ -1,10 +1,14 @@
 """The command without its script, `python -m themis_cli`, and Ctrl-C while it starts."""
 
+import os
 import runpy
 import signal
+import subprocess
 import sys
+from functools import partial
 
 import pytest
+from documents import ROOT
 
 from themis_cli import main as command
 
@@ -15,6 +19,28 @@ def test_module_runs_themis_command(monkeypatch, capsys):
         runpy.run_module("themis_cli", run_name="__main__")
     assert ended.value.code == 2
     assert "themis" in capsys.readouterr().err
+    # Once the command is imported, Ctrl-C is as usual.
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("package", ["themis_cli", "submarine_client"])
+def test_ctrl_c_before_the_command_is_imported_ends_it_without_a_traceback(package, tmp_path):
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("")
+    (tmp_path / package / "main.py").write_text("import signal; signal.raise_signal(signal.SIGINT)")
+    (tmp_path / package / "__main__.py").write_text((ROOT / package / "__main__.py").read_text())
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    ended = subprocess.run(
+        [sys.executable, "-m", package],
+        cwd=tmp_path,
+        env=path,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=heed,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
 class InterruptingFinder:

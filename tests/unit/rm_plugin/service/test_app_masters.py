@@ -13,7 +13,7 @@ from web_cases import RmCase
 
 from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmExit, EngineAttempts
-from rm_plugin.service import app_masters, attempt_losses
+from rm_plugin.service import attempt_losses, launches
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.status import app_status
@@ -70,14 +70,14 @@ class FakeEngine:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 0.0)
+    monkeypatch.setattr(launches, "RELAUNCH_EVERY_S", 0.0)
 
 
 def run(scenario, tmp_path, trouble):
     async def whole():
         case = RmCase(((4,),), folder=str(tmp_path))
         engine = FakeEngine(trouble)
-        case.manager.app_masters._launcher = engine
+        case.manager.app_masters.launches._launcher = engine
         case.manager.rounds = SimpleNamespace(trigger=lambda why: None, lease_ends_moved=lambda: None)
         try:
             return await scenario(case, engine)
@@ -201,7 +201,7 @@ def test_app_without_app_master_program_fails(tmp_path: Path) -> None:
 
 
 def test_launch_is_retried_after_a_pause(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 5.0)
+    monkeypatch.setattr(launches, "RELAUNCH_EVERY_S", 5.0)
 
     async def scenario(case, engine):
         await case.manager.submit(SPEC)

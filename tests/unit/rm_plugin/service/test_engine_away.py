@@ -58,7 +58,7 @@ class Case(RmCase):
         super().__init__(((2,), (2,)), folder=str(tmp_path))
         self.engine = Engine(self.arbiter.cluster)
         self.masters = self.manager.app_masters
-        self.masters._launcher = self.engine
+        self.masters.launches._launcher = self.engine
         self.manager.rounds = SimpleNamespace(
             trigger=lambda why: None, lease_ends_moved=lambda: None, between_rounds=asyncio.Lock()
         )

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from service_cases import app, registration
 
-from rm_plugin.service import app_masters, attempt_losses
+from rm_plugin.service import app_masters, attempt_losses, launches
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.session_service import ArbiterService
 from themis.bids import PlacedGang
@@ -113,7 +113,7 @@ class TestSeveralApps:
 
 @pytest.mark.parametrize("lives", [True, False])
 def test_master_of_app_that_a_user_killed_during_recovery_is_killed_only_if_it_lives(tmp_path, monkeypatch, lives):
-    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 0.01)
+    monkeypatch.setattr(launches, "RELAUNCH_EVERY_S", 0.01)
     monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.0)
 
     async def scenario():

@@ -6,7 +6,7 @@ import pytest
 from service_cases import app, registration
 
 from rm_plugin.service import starts
-from rm_plugin.service.app_masters import RELAUNCH_EVERY_S
+from rm_plugin.service.launches import RELAUNCH_EVERY_S
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.starts import Starts
 from themis.errors import UnreachableError
