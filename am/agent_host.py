@@ -13,6 +13,7 @@ evaluation. The app that wins GPUs leaves: its app master reports from then on.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -176,7 +177,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # Ctrl-C in a terminal is for the ResourceManager, and the end of the pipe ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as replies:
+    # The ResourceManager may be killed before it reads a reply.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(sys.stdout.fileno()), "wb") as replies:
         # What a library prints must not get among the replies.
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         serve(sys.stdin.buffer, replies)

@@ -50,6 +50,7 @@ class FakeHdfs:
     requests: list[tuple[str, str]] = field(default_factory=list)
     users: set[str] = field(default_factory=set)
     tokens: list[str] = field(default_factory=list)
+    permissions: dict[str, str] = field(default_factory=dict)
     received_bytes: int = 0
     sent_bytes: int = 0
     joins: bool = True
@@ -248,6 +249,8 @@ class _Handler(BaseHTTPRequestHandler):
         return {"FileStatuses": {"FileStatus": [self.status(name, name.rpartition("/")[2]) for name in names]}}
 
     def mkdirs(self, path):
+        if path not in self.state.nodes and "permission" in self.query:
+            self.state.permissions[path] = self.query["permission"]
         self.state.folders(path)
         return {"boolean": True}
 

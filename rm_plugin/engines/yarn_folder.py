@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import time
 import uuid
 
@@ -28,7 +29,9 @@ class HdfsFolder:
         try:
             found = self._hdfs.list(self.place)
         except HdfsMissingError:
-            self._hdfs.make_folders(self.place)
+            # The folder above also holds what other users' containers read.
+            self._hdfs.make_folders(posixpath.dirname(self.place))
+            self._hdfs.make_folders(self.place, is_private=True)
             return ()
         files = [status for status in found if not status.name.startswith(".")]
         return tuple(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ProcessPoolExecutor
+import os
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import msgspec
@@ -18,6 +20,9 @@ LOG = logging.getLogger("themis.rounds")
 
 _MARGIN_S = 2.0
 
+START_S = 60.0
+"""Seconds that a worker may take to start before it is replaced: on a busy machine its imports take long."""
+
 
 class Auctioneer:
     """One worker process, started at once so that the first auction does not wait for it."""
@@ -26,19 +31,27 @@ class Auctioneer:
         solver(solver_name)
         self._solver_name = solver_name
         self._time_limit_s = time_limit_s
-        self._pool: ProcessPoolExecutor | None = start_worker()
+        self._pool: ProcessPoolExecutor | None = None
+        self._ready: Future[int] = Future()
+        """Done once the worker has started."""
+        self._started_s = 0.0
+        self._start()
 
     async def run(self, market: Market) -> AuctionOutcome | None:
         """Run an auction. Returns None if it has no outcome: the round then continues without winners.
 
-        A worker that died or missed its deadline is replaced. A death while idle costs no outcome. A failing solver is
-        a defect of ours, but it must not keep leases from ending.
+        A worker that died or missed its deadline is replaced. A death while idle costs no outcome. A worker that still
+        starts is kept: if each round replaced it, no auction would have an outcome on a machine on which a start takes
+        longer than the deadline. A failing solver is a defect of ours, but it must not keep leases from ending.
         """
         try:
             future = self._submit(market)
             async with asyncio.timeout(self._time_limit_s + _MARGIN_S):
                 return await future
-        except (TimeoutError, BrokenProcessPool):
+        except (TimeoutError, BrokenProcessPool) as error:
+            if isinstance(error, TimeoutError) and self._is_starting:
+                LOG.warning("the auction's worker has not started yet")
+                return None
             LOG.warning("the auction's worker died or overran its deadline")
             self._replace()
             return None
@@ -53,9 +66,9 @@ class Auctioneer:
 
     def _submit(self, market: Market) -> asyncio.Future[AuctionOutcome]:
         for _ in range(2):
-            if self._pool is None:
-                self._pool = start_worker()
             try:
+                if self._pool is None:
+                    self._start()
                 loop = asyncio.get_running_loop()
                 # `pickle` takes 25 times as long for thousands of bids, and holds the interpreter.
                 packed = msgspec.msgpack.encode(market)
@@ -71,10 +84,18 @@ class Auctioneer:
         if pool is not None:
             end_worker(pool)
 
+    def _start(self) -> None:
+        self._pool = start_worker()
+        self._ready, self._started_s = self._pool.submit(os.getpid), time.monotonic()
+
+    @property
+    def _is_starting(self) -> bool:
+        return not self._ready.done() and time.monotonic() - self._started_s < START_S
+
     def _replace(self) -> None:
         self.close()
         try:
-            self._pool = start_worker()
+            self._start()
         except OSError as error:
             LOG.warning("the auction's worker cannot be started now: %s", error)
 

@@ -73,9 +73,10 @@ class WebHdfs:
         found = self._patiently("cannot list a folder on HDFS", path, lambda: self._client.list(path, status=True))
         return tuple(_status(name, status) for name, status in found)
 
-    def make_folders(self, path: str) -> None:
-        """Make a folder and those above it, where they are not there."""
-        self._patiently("cannot make a folder on HDFS", path, lambda: self._client.makedirs(path))
+    def make_folders(self, path: str, *, is_private: bool = False) -> None:
+        """Make a folder and those above it, where they are not there. Only its owner can read a private one."""
+        permission = "700" if is_private else None
+        self._patiently("cannot make a folder on HDFS", path, lambda: self._client.makedirs(path, permission))
 
     def create(self, path: str, content: Callable[[], Iterator[bytes] | bytes]) -> None:
         """Write a whole file in place of any that is there.

@@ -77,6 +77,16 @@ def test_halves_of_files_on_hdfs_are_hidden_and_removed():
     server.stop()
 
 
+def test_only_its_owner_can_read_a_folder_on_hdfs_but_not_only_the_one_above():
+    """The state in it has the variables of apps. Above it are the packages, which other users' containers read."""
+    server = Server()
+    hdfs, path = open_webhdfs(server.uri("/themis/resource-manager"), rule=RetryRule(deadline_s=0.1))
+    assert names(HdfsFolder(hdfs, path)) == []
+    assert server.hdfs.permissions == {"/themis/resource-manager": "700"}
+    assert "/themis" in server.hdfs.nodes
+    server.stop()
+
+
 def test_a_folder_that_cannot_be_used_is_unreachable(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnreachableError, match="cannot be used"):

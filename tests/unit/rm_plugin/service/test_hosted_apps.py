@@ -5,6 +5,8 @@ import json
 import math
 import os
 import signal
+import struct
+import subprocess
 
 import pytest
 from hosted_cases import InlineHost, negotiate, specs
@@ -16,7 +18,7 @@ from am.app_view import view_to_bytes
 from am.journal import Journal
 from am.journal_store import EmptyJournal
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
-from rm_plugin.service.host_process import HostLostError, HostProcess
+from rm_plugin.service.host_process import HOST_COMMAND, HostLostError, HostProcess
 from rm_plugin.service.memory_service import until
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
@@ -596,6 +598,14 @@ class TestProcess:
             await host.close()
 
         run(scenario())
+
+    def test_process_ends_without_a_word_if_nobody_reads_its_reply(self):
+        """So it is if the ResourceManager is killed: a traceback would stand in its log."""
+        content = self.REQUEST.SerializeToString()
+        process = subprocess.Popen(HOST_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        errors = process.communicate(struct.pack(">I", len(content)) + content, timeout=60)[1]
+        assert (process.returncode, errors) == (0, b"")
 
     def test_process_that_does_not_answer_is_killed(self):
         async def scenario():
