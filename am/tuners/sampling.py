@@ -28,7 +28,8 @@ class SamplingTuner:
     """Runs a few jobs at a time to their `iterations_total`, except those that its search stops.
 
     - The first jobs are chosen without results. When a job ends, stops or fails, another one is chosen.
-    - A failed job does not count as a trial, so another one replaces it. A job that stopped before it failed counts.
+    - A failed job does not count as a trial, so another one replaces it, up to as many as there are trials: more
+      failures are the program's, not those of single points. A job that stopped before it failed counts.
     - Candidates that were never chosen count as stopped only at the end.
     - Other rules are those of StoppingTuner: the leader does not stop, and NaN is worse than any loss.
 
@@ -48,6 +49,7 @@ class SamplingTuner:
         self._totals = {job.job_id: job.iterations_total for job in jobs}
         self._candidates = sorted(self._totals)
         self._counted: set[str] = set()
+        self._replaced = 0
         self._skipped_until: dict[str, int] = {}
         self._choose()
 
@@ -59,7 +61,9 @@ class SamplingTuner:
         stopped = self._runs.plan().stopped
         self._runs.observe(observation)
         if failed:
-            self._counted -= {job_id} - stopped
+            if job_id in self._counted - stopped and self._replaced < self._trials:
+                self._counted.remove(job_id)
+                self._replaced += 1
             self._candidates = [each for each in self._candidates if each != job_id]
         self._choose()
 

@@ -167,7 +167,10 @@ class Forecast(Value, frozen=True, kw_only=True):
 
 
 class Interval(Value, frozen=True, kw_only=True):
-    """Seconds from now: the median, and bounds that hold four times in five. Infinite if it never happens."""
+    """Seconds from now: the median, and bounds that hold four times in five.
+
+    Infinite if it never happens, NaN if it is unknown.
+    """
 
     median: float
     low: float
@@ -175,6 +178,7 @@ class Interval(Value, frozen=True, kw_only=True):
 
 
 _NOW = Interval(median=0.0, low=0.0, high=0.0)
+UNKNOWN = Interval(median=math.nan, low=math.nan, high=math.nan)
 
 
 class Estimate(Value, frozen=True, kw_only=True):

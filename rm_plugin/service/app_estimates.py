@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.arbiter.estimates import AppNow, ClusterNow, Estimate, estimate_of, order_of
+from rm_plugin.arbiter.estimates import UNKNOWN, AppNow, ClusterNow, Estimate, estimate_of, order_of
 from rm_plugin.arbiter.prospects import NO_PROSPECTS, Prospects, Question, packed_prospects, prospects_of
 from rm_plugin.policies.due_dates import has_overrun
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -99,7 +99,10 @@ class AppEstimates:
         self._making: asyncio.Future[bytes] | None = None
 
     def estimate(self, entry: AppEntry) -> Estimate | None:
-        """The estimate of an app. None if it has ended or is paused, or its app master has not reported yet."""
+        """The estimate of an app. None if it has ended or is paused, or its app master has not reported yet.
+
+        The end is NaN while what the app declares rests on a guess of its pace: that guess is no forecast.
+        """
         self._refresh()
         made, app = self._prospects.forecasts.get(entry.app_id), self._apps.get(entry.app_id)
         if not entry.is_active or made is None or app is None:
@@ -107,7 +110,8 @@ class AppEstimates:
         # The leases beside it in a status are those of now.
         app = replace(app, held_gpus=len(self._arbiter.table.live_of(entry.app_id)))
         lease_s = self._settings.lease.duration_s
-        return estimate_of(app, made, now_s=self._made_at_s, lease_s=lease_s, order=self._order)
+        estimate = estimate_of(app, made, now_s=self._made_at_s, lease_s=lease_s, order=self._order)
+        return replace(estimate, end_s=UNKNOWN) if entry.heartbeat.provisional else estimate
 
     def rho(self, entry: AppEntry) -> float:
         """Rho by `fluid`: the final one of an ended app, else one with the estimated end.

@@ -113,6 +113,18 @@ def test_failed_job_is_no_trial():
     assert tuner.plan().stopped == frozenset()
 
 
+def test_a_program_that_always_fails_does_not_try_all_candidates():
+    arms = jobs_of([TOTAL] * 9)
+    tuner = make("optuna", arms, sampler="random", parallel=1, trials=2)
+    ran = []
+    while not tuner.plan().finished:
+        ran += tuner.plan().targets
+        tuner.observe(failed(ran[-1]))
+        tuner.observe(failed(ran[-1]))  # A repeated observation is not a second failure.
+    assert len(set(ran)) == len(ran) == 4
+    assert tuner.plan().stopped == {arm.job_id for arm in arms} - set(ran)
+
+
 def test_unchosen_jobs_are_stopped_at_end():
     arms = jobs_of([TOTAL] * 4)
     tuner = make("optuna", arms, sampler="random", parallel=4, trials=1)

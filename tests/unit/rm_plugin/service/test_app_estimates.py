@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -14,10 +15,12 @@ from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp
 from rm_plugin.service import app_estimates
 from rm_plugin.service.status import app_status
+from submarine_client.show import app_text, progress_line
 from themis.fluid_cluster import FluidState
 from themis.lifecycle import AppState
 from themis.queues import ROOT, Queue, Queues, QueueUser
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_document import app_document
 
 
 def run(check, *racks):
@@ -296,3 +299,19 @@ def test_stop_ends_the_worker_also_as_it_makes_a_forecast(monkeypatch, caplog):
 
     asyncio.run(scenario())
     assert not caplog.records
+
+
+def test_end_is_unknown_while_the_pace_is_a_guess():
+    def check(case):
+        entry = case.running("a", progress=0.5)
+        case.grant(app_0001={"m00": 4})
+        assert math.isfinite(case.manager.estimates.estimate(entry).end_s.median)
+        entry.heartbeat.provisional = True
+        estimate = case.manager.estimates.estimate(entry)
+        assert math.isnan(estimate.end_s.median) and estimate.first_gpu_s.median == 0.0
+        status = app_status(case.manager, entry, whole=True)
+        assert app_document(status)["estimate"]["end_s"] == {"median": None, "low": None, "high": None}
+        assert re.search(r"^End: +unknown while the pace of a job is$", app_text(status), flags=re.MULTILINE)
+        assert "ends in" not in progress_line(status)
+
+    run(check)
