@@ -13,7 +13,7 @@ from submarine_client.session import OK, Session
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace
 from themis.errors import ThemisError
-from themis.interruption import dealt_with
+from themis.interruption import dealt_with, undisturbed_imports
 from themis.shell_completion import complete
 from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 
@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = Terminal.of_process()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _dispatch(terminal, words)
+        with undisturbed_imports():
+            code = _dispatch(terminal, words)
         sys.stdout.flush()
         return code
     except ThemisError as error:

@@ -59,20 +59,22 @@ def typed_program(app: ProgramApp, source: str) -> dict[str, Any]:
             small for the most tasks that a job may get, or the command's first word cannot be run.
     """
     if app.program.command:
-        check_command(app.program.command, source, app.program.code, app.program.python)
+        own_path = bool(app.program.python or app.program.requirements)
+        check_command(app.program.command, source, app.program.code, own_path=own_path)
         return {}
     entry, found = program(app.program.name), FoundErrors()
     arguments: Mapping[str, HyperParameter] = found.run(check_values, entry.name, app.program.arguments) or {}
     if entry.kind == "replay":
         found.run(_check_replayed, arguments)
-    jobs = found.run(lambda: tuple(_typed_job(entry, job, source) for job in app.jobs)) or ()
+    # All jobs, though those of a search usually share their errors: each is shown once.
+    jobs = [typed for job in found.run(lambda: app.jobs) or () if (typed := found.run(_typed_job, entry, job, source))]
     found.raise_all()
     if entry.kind == "real":
         for job in jobs:
             _check_dealing(entry, {**arguments, **job.hyper_parameters}, job, source)
     return {
         "program": replace(app.program, arguments=dict(arguments)),
-        "jobs": jobs,
+        "jobs": tuple(jobs),
         "replay": entry.kind == "replay",
     }
 
@@ -89,14 +91,15 @@ def _check_replayed(arguments: Mapping[str, HyperParameter]) -> None:
     found.raise_all()
 
 
-def check_command(command: str, source: str, code: CodeArchive | None = None, python: str = "") -> None:
+def check_command(command: str, source: str, code: CodeArchive | None = None, *, own_path: bool = False) -> None:
     """Check that a shell command begins with something that can be run.
 
     Args:
         command: The command.
         source: Where it was given, for errors.
         code: The code that travels with the app. The command starts in its folder.
-        python: An interpreter whose folder comes first in PATH, so that this machine does not know all commands.
+        own_path: Whether the folder of another interpreter comes first in PATH, so that this machine does not know all
+            commands.
 
     Raises:
         InputError: The command is empty, or has an open quote, or its first word is no executable,
@@ -115,7 +118,7 @@ def check_command(command: str, source: str, code: CodeArchive | None = None, py
     if code is not None and "/" in first and not first.startswith("/"):
         runs = files_in(code).get(posixpath.normpath(first), False)
         exists = posixpath.normpath(first) in files_in(code)
-    if not runs and ("/" in first or not python):
+    if not runs and ("/" in first or not own_path):
         what = "is not executable" if exists else "is not a command on PATH, nor a file"
         remedy = "chmod +x makes it so" if exists else "check its spelling, or give its whole path"
         raise InputError(f"{source}: the command's first word {what}", value=first, remedy=remedy)
@@ -145,8 +148,7 @@ def _check_dealing(entry: Program, given: Mapping[str, HyperParameter], job: Job
 
 
 def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
-    """Raises InputError with all errors of this job; jobs of a search usually share them."""
-    place = f"{source}: hyper-parameters of {job.job_id}"
+    """Raises InputError with all errors of this job."""
     found, typed = FoundErrors(), {}
     for name, value in job.hyper_parameters.items():
         values = found.run(check_values, entry.name, {name: value})
@@ -155,7 +157,7 @@ def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
         if not entry.flag(name).hyper_parameter:
             searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
             remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
-            found.add(InputError(f"{place}: {entry.name} does not let a search vary", value=name, remedy=remedy))
+            found.add(InputError(f"{source}: {entry.name} does not let a search vary", value=name, remedy=remedy))
         typed.update(values)
     found.raise_all()
     return replace(job, hyper_parameters=typed)

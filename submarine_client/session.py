@@ -19,7 +19,7 @@ from themis.interruption import dealt_with
 from themis.streams import write_stderr
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
-from themis.wire.app_document import app_document
+from themis.wire.app_document import listed_document
 from themis.wire.app_status import has_ended, is_at_rest, is_paused, succeeded
 
 OK = 0
@@ -63,7 +63,7 @@ class Session(Value, frozen=True, kw_only=True):
         try:
             with self.connect() as client:
                 while True:
-                    apps, more = select(client, selection, reasons=arguments.output == "wide")
+                    apps, more = select(client, selection, reasons=arguments.output in ("wide", "json"))
                     self._say_apps(apps, more, arguments.output, what)
                     if not arguments.watch:
                         return OK
@@ -77,7 +77,7 @@ class Session(Value, frozen=True, kw_only=True):
 
     def _say_apps(self, apps: Sequence[pb.AppStatus], more: int, output: str, what: str) -> None:
         if output == "json":
-            self.terminal.say(dump([app_document(app) for app in apps]))
+            self.terminal.say(dump([listed_document(app) for app in apps]))
         elif not apps:
             self.terminal.note(f"no {what}")
         elif output == "name":

@@ -121,6 +121,8 @@ def _code_lines(program: ProgramSpec) -> list[tuple[str, str]]:
         lines.append(("Code", f"{files} files, {kb:.0f} kB packed, SHA-256 {program.code.sha256[:12]}"))
     if program.python:
         lines.append(("Interpreter", program.python))
+    if program.requirements:
+        lines.append(("Requirements", program.requirements))
     return lines
 
 

@@ -109,6 +109,7 @@ class ServiceCase:
             clock=self.clock,
             notify=self.manager.notify,
             grantable_gpus=self.manager.live_cluster.grantable_gpus,
+            heartbeat_s=self.manager.heartbeat_s,
         )
         self.numbers: dict[str, int] = {}
 

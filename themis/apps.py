@@ -138,6 +138,7 @@ class ProgramSpec(Value, frozen=True, kw_only=True):
     `arguments` go to every job unchanged; `environment` is added to each task's. `framework` says which variables
     describe a task's peers: one of FRAMEWORKS, or empty for those of TensorFlow and PyTorch. A command starts in a copy
     of `code`, if there is any. The folder of the interpreter `python`, an absolute path, comes first in its PATH.
+    `requirements` is a file in `code`: its packages are installed where the task runs, before the command starts.
     """
 
     name: str = ""
@@ -147,6 +148,7 @@ class ProgramSpec(Value, frozen=True, kw_only=True):
     framework: str = ""
     code: CodeArchive | None = None
     python: str = ""
+    requirements: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.name) == bool(self.command):
@@ -161,6 +163,9 @@ class ProgramSpec(Value, frozen=True, kw_only=True):
         if self.python and not self.python.startswith("/"):
             remedy = "give its absolute path, on the machines of the tasks"
             raise InputError("the interpreter is no absolute path", value=self.python, remedy=remedy)
+        if self.requirements and self.code is None:
+            remedy = "give code too: the folder that has the file"
+            raise InputError("requirements is a file of the code that travels", value=self.requirements, remedy=remedy)
 
 
 class TaskResources(Value, frozen=True, kw_only=True):

@@ -49,11 +49,11 @@ def unpack_files(content: bytes, folder: Path, *, max_bytes: float = math.inf) -
         max_bytes: The most bytes that it may have unpacked, with its headers: at least one kilobyte a file.
 
     Raises:
-        ArchiveError: It is damaged or too large; what came before that is written.
+        ArchiveError: It is damaged or too large, or cannot be written; what came before that is written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    root = folder.resolve()
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        root = folder.resolve()
         with tarfile.open(fileobj=_Unpacked(content, max_bytes), mode="r:") as archive:
             for member in archive:
                 target = (root / member.name).resolve()

@@ -106,6 +106,13 @@ def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
     return _regular(os.open(path, flags | _OPENING, mode), str(path))
 
 
+def add_note(log: Path, text: str) -> None:
+    """Append a text to the log of a task. Without effect if it is no regular file, or cannot be written."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    with contextlib.suppress(OSError), os.fdopen(open_regular(log, flags), "a", encoding="utf-8") as file:
+        file.write(text)
+
+
 def last_line(path: Path) -> str:
     """Return the last line with text of a log, at most 300 characters. Empty without any, or if it is unreadable."""
     try:

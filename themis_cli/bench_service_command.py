@@ -8,6 +8,7 @@ import signal
 import sys
 
 from themis.choices import AppMastersStart
+from themis.config.defaults import DEFAULT_POLICY
 from themis_cli.parsers import Subcommands
 
 
@@ -27,7 +28,9 @@ def add_to(group: Subcommands) -> None:
     parser.add_argument(
         "--lease-s", type=float, default=20.0, metavar="S", help="seconds of a lease; default: %(default)g"
     )
-    parser.add_argument("--policy", default="themis", metavar="NAME", help="policy of the rounds; default: %(default)s")
+    parser.add_argument(
+        "--policy", default=DEFAULT_POLICY, metavar="NAME", help="policy of the rounds; default: %(default)s"
+    )
     parser.add_argument(
         "--app-masters",
         choices=[each.value for each in AppMastersStart],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import signal
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from themis.errors import ThemisError
-from themis.interruption import OneInterruption, dealt_with
+from themis.interruption import OneInterruption, dealt_with, undisturbed_imports
 from themis.shell_completion import complete, is_completing
 from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 from themis_cli.parsers import Parser
@@ -57,13 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_with_errors_as_text(words: Sequence[str]) -> int:
     """Run the command and turn errors into text."""
     try:
-        parser = build_parser(words[0] if words and not is_completing() else None)
-        complete(parser)
-        options = parser.parse_args(words)
-        if options.run is None:
-            parser.print_help()
-            return 0
-        code = int(options.run(options))
+        with undisturbed_imports():
+            parser = build_parser(words[0] if words and not is_completing() else None)
+            complete(parser)
+            options = parser.parse_args(words)
+            if options.run is None:
+                parser.print_help()
+                return 0
+            code = int(options.run(options))
         sys.stdout.flush()
         return code
     except ThemisError as error:
@@ -87,20 +88,25 @@ def _run_with_errors_as_text(words: Sequence[str]) -> int:
         drop_unwritten()
 
 
+class _GroupedParser(Parser):
+    """The parser of all commands, whose help lists them in two groups. Subparsers themselves have no groups."""
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        for heading, (first, *_) in (("for operators", _OPERATORS), ("for researchers", _RESEARCHERS)):
+            text = re.sub(rf"^    {first} ", f"\n  {heading}:\n\\g<0>", text, count=1, flags=re.MULTILINE)
+        return text
+
+
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Build the parser: of one command if it is known, so that it starts quickly, else of all commands."""
-    parser = Parser(
+    parser = _GroupedParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
     parser.set_defaults(run=None)
-    about = f"for operators: {', '.join(_OPERATORS)}; for researchers: {', '.join(_RESEARCHERS)}"
-    commands = parser.add_subparsers(title="commands", description=about, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     for name in (command,) if command in _COMMANDS else _COMMANDS:
-        # Imported here, so that Ctrl-C during imports ends like Ctrl-C at any other time. It waits for the import: if
-        # that of msgspec is interrupted, the process crashes later.
-        with OneInterruption((signal.SIGINT,)) as interruption, interruption.held():
-            command_module = import_module(f"themis_cli.{name}_command")
-        command_module.add_to(commands)
+        import_module(f"themis_cli.{name}_command").add_to(commands)
     return parser
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from am.jobs.requirements import with_requirements
 from themis.apps import HyperParameter, JobSpec, ProgramSpec
 from themis.config.placeholders import substitute
 from themis.errors import InputError
@@ -65,6 +66,8 @@ def job_command(
     if program.command:
         known = {**run.paths, **{name: value_text(value) for name, value in values.items()}}
         text = substitute(program.command, {name: shlex.quote(value) for name, value in known.items()})
+        if program.requirements:
+            text = with_requirements(program.requirements, program.python, text)
         return _with_interpreter(program.python, text) if program.python else text
     if not _MODULE.fullmatch(program.name):
         raise InputError("unusable program name", value=program.name, remedy="use a-z, 0-9 and '_'")

@@ -61,6 +61,7 @@ class AmPageState(Value, frozen=True, kw_only=True):
         phase, phases: The search's present phase, from 1, and the number of phases.
         best: The best job so far. Empty until it is known.
         metric: The name of what the search compares, for people.
+        lines_seen, lines_read: Lines of all logs, and how many of them had the metric.
         folder: The app's folder, which contains the logs.
         device_noun: What a device of the cluster is called.
     """
@@ -80,6 +81,8 @@ class AmPageState(Value, frozen=True, kw_only=True):
     folder: Path
     device_noun: str = "GPU"
     metric: str = "loss"
+    lines_seen: int = 0
+    lines_read: int = 0
 
 
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
@@ -88,6 +91,7 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
     view = app.view(planned or {})
     guessed = any(job.pace_guessed for job in view.jobs)
     rho = None if plan.finished or guessed else app.rho_now(view)
+    lines = [job.lines for job in app.search.jobs.values() if job.lines is not None]
     return AmPageState(
         app_id=app.app_id,
         name=app.spec.name,
@@ -107,6 +111,8 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         folder=app.folder,
         device_noun=app.cluster.device_noun,
         metric=app.spec.metric.title,
+        lines_seen=sum(each.lines_seen for each in lines),
+        lines_read=sum(each.lines_read for each in lines),
     )
 
 

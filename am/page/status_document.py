@@ -1,4 +1,8 @@
-"""Convert the app's page state to a JSON document. Pure."""
+"""Convert the app's page state to a JSON document. Pure.
+
+A key that REST and the commands have too (`themis.wire.app_document`) has the same meaning here. The documents differ,
+because the app master does not know what the ResourceManager computes: times, GPU time, estimates and `rho`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ def status_document(state: AmPageState) -> dict[str, object]:
         "attempt": state.attempt,
         "now_s": state.now_s,
         "progress": finite(state.progress),
-        "rho": finite(state.rho),
+        "rho_themis": finite(state.rho),
         "phase": state.phase,
         "phases": state.phases,
         "best_job": state.best or None,
-        "metric": state.metric,
+        "metric": {"name": state.metric, "lines_seen": state.lines_seen, "lines_read": state.lines_read},
         "folder": str(state.folder),
         "jobs": [_job(job) for job in state.jobs],
         "leases": [
@@ -42,7 +46,8 @@ def _job(job: JobRow) -> dict[str, object]:
         "target_iteration": job.target_iteration,
         "loss": finite(job.loss),
         "accuracy": finite(job.accuracy),
-        "gpus": job.gpus.split(),
+        "gpus": len(job.gpus.split()),
+        "gpu_names": job.gpus.split(),
         "restarts": job.restarts,
         "hyper_parameters": {
             name: finite(value) if isinstance(value, float) else value for name, value in job.hyper_parameters.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -27,6 +26,7 @@ from am.runtimes.task_process import RUN_MARK, inherited_environment, own_enviro
 from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.control_groups import Limits
 from themis.errors import InvariantError
+from themis.files import add_note
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _LOG = logging.getLogger(__name__)
@@ -162,8 +162,7 @@ class LocalRuntime:
     def _note_memory(self, task: LocalTask, used: str) -> None:
         task.reason = ExitReason.MEMORY
         message = f"themis: killed, because it used {used} its {task.launch.memory_mb} MB of memory\n"
-        with contextlib.suppress(OSError), task.launch.log_path.open("a", encoding="utf-8") as log:
-            log.write(message)
+        add_note(task.launch.log_path, message)
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         # The event loop only holds a weak reference.

@@ -36,6 +36,8 @@ LOG = logging.getLogger("themis.rm.docker")
 
 TOKEN_FILE = ".am-token"
 """The app master reads the token from this file in its folder, and removes it before a task can start."""
+STOP_LIMIT_S = 60.0
+"""Seconds that a stop waits until all containers are removed. After that, it leaves and names the others."""
 _AGAIN_S = 1.0
 _EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
 # Its log lies where that of a process would: the engine's own goes with the container.
@@ -173,8 +175,19 @@ class DockerAppLauncher:
             await self._remove_all(self._app(app_id))
 
     async def shutdown(self) -> None:
-        """Kill and remove every container of this run, then its network."""
-        self._closed = True
+        """Kill and remove every container of this run, then its network, but wait for at most `STOP_LIMIT_S`."""
+        self._closed, left = True, ""
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self._end_all()
+        except TimeoutError:
+            left = ", ".join(sorted(self._gone)) or "what is left of apps that have ended"
+        if self._watch is not None:
+            await self._watch.close()
+        if left:
+            raise UnreachableError("not all containers could be removed", value=left)
+
+    async def _end_all(self) -> None:
         await self._kill_masters({**self._run, ROLE_LABEL: APP_MASTER})
         await asyncio.gather(*self._watchers)
         await self._remove_all(self._run)
@@ -183,8 +196,6 @@ class DockerAppLauncher:
         except DockerError as error:
             # A foreign container uses the network.
             LOG.warning("%s", error)
-        if self._watch is not None:
-            await self._watch.close()
 
     def _app(self, app_id: str) -> dict[str, str]:
         return {**self._run, APP_LABEL: app_id}

@@ -32,6 +32,8 @@ LOG = logging.getLogger("themis.rm.yarn")
 APP_TYPE = "THEMIS"
 DRAIN_LIMIT_S = 60.0
 """Seconds to wait until NodeManagers have ended a killed application's containers. After that, only log it."""
+STOP_LIMIT_S = DRAIN_LIMIT_S + 30.0
+"""Seconds that a stop waits for the ends of all applications. After that, it leaves and names the others."""
 FORGOTTEN_S = 60.0
 """An application that is absent from YARN's lists for this long counts as forgotten. Time without lists is ignored."""
 _DRAIN_POLL_S = 0.1
@@ -61,6 +63,7 @@ _FRAME = (
 """How the lines begin that YARN puts around the end of an app master's log."""
 
 _TAKEN = (ExitCode.ABORTED, ExitCode.DISKS_FAILED, ExitCode.PREEMPTED, ExitCode.KILLED_BY_RM)
+_APP_TAG = "themis-app:"
 _ATTEMPT_TAG = "themis-attempt:"
 _QUEUE_TAG = "themis-queue:"
 """Tag with the queue to which an application was submitted. If YARN reports another one, its operator moved it."""
@@ -84,8 +87,8 @@ class _Followed:
     """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended.
 
     `waiting` is the reason why no container of its app master runs, by the last report, and `am_host` the node of the
-    newest that registered. `missing_since_s` is when YARN's lists began to lack it. `silent` is set if a node of it did
-    not answer at its end.
+    newest that registered. `missing_since_s` is when YARN's lists began to lack it. `silent` are the nodes that did not
+    answer at its end, and have not since.
     """
 
     app_id: str
@@ -95,7 +98,7 @@ class _Followed:
     waiting: str = ""
     queue: str = ""
     am_host: str = ""
-    silent: bool = False
+    silent: frozenset[str] = frozenset()
     missing_since_s: float | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -224,14 +227,22 @@ class YarnAppLauncher:
         await followed.over.wait()
 
     async def shutdown(self) -> None:
-        """Kill every application of this run. Those that cannot be killed are left to YARN, and named in the error."""
+        """Kill every application of this run, and wait for their ends, but not longer than `STOP_LIMIT_S`.
+
+        Those that cannot be killed in this time are left to YARN, and named in the error.
+        """
         self._closed = True
-        await self._lock.confirm()
-        left = await self._kill_all()
-        if self._ends:
-            await asyncio.gather(*self._ends, return_exceptions=True)
-            # Handling a reported end may have launched another application meanwhile.
-            left = await self._kill_all()
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self._lock.confirm()
+                left = await self._kill_all()
+                if self._ends:
+                    await asyncio.wait(self._ends)
+                    # Handling a reported end may have launched another application meanwhile.
+                    left = await self._kill_all()
+        except TimeoutError:
+            living = {app_id for app_id, followed in self._apps.items() if not followed.over.is_set()}
+            left = sorted(living | self._unanswered)
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -412,12 +423,26 @@ class YarnAppLauncher:
 
     async def _kill_all(self) -> list[str]:
         """Kill every application of this run. Returns the apps for which that failed."""
+        is_listed = await self._follow_all()
         app_ids = sorted({*self._apps, *self._unanswered})
         results = await asyncio.gather(*(self.kill(app_id) for app_id in app_ids), return_exceptions=True)
         left = {app_id: end for app_id, end in zip(app_ids, results, strict=True) if isinstance(end, BaseException)}
         for app_id, error in left.items():
             LOG.error("%s may still run in YARN: %s", app_id, error)
-        return list(left)
+        return [*left, *([] if is_listed else ["those that YARN does not list"])]
+
+    async def _follow_all(self) -> bool:
+        """Follow all that lives of this run, as a recovery may not have come to it. Returns whether YARN lists it."""
+        try:
+            reports = await self._calls.run(self._client.reports, tags=(self._run_tag,), states=_LIVING)
+        except ThemisError as error:
+            LOG.error("YARN does not list the applications of this run: %s", error)
+            return False
+        for report in reports:
+            app_id = next((tag.removeprefix(_APP_TAG) for tag in report.tags if tag.startswith(_APP_TAG)), "")
+            if app_id not in self._apps or self._apps[app_id].over.is_set():
+                self._follow(app_id, _first_attempt(report, known=1), report.yarn_app_id)
+        return True
 
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:
@@ -434,7 +459,8 @@ class YarnAppLauncher:
             # Read the addresses each time, so that a node lost meanwhile is skipped.
             addresses = self._node_addresses(followed.app_id, followed.am_host)
             left = await self._drains.run(living_containers, addresses, followed.yarn_app_id)
-            followed.silent |= bool(left.silent)
+            # A node that is not asked any more is lost: it does not answer again.
+            followed.silent = (followed.silent - set(addresses)) | set(left.silent)
             if not left.living and not left.silent:
                 return
             if time.monotonic() > deadline_s:
@@ -503,7 +529,7 @@ def _acl(*users: str) -> str:
 
 
 def _app_tag(app_id: str) -> str:
-    return f"themis-app:{app_id}"
+    return f"{_APP_TAG}{app_id}"
 
 
 def _milliseconds(window_s: float) -> int:

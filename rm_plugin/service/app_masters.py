@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher, EngineAttempts
 from rm_plugin.service.app_quotas import AppQuotas
+from rm_plugin.service.attempt_losses import AttemptLosses
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
@@ -40,8 +41,6 @@ LAUNCH_WAIT_S = 5.0
 """Seconds that a submit or a resume waits for the start of the app master."""
 RELAUNCH_EVERY_S = 5.0
 """Seconds between two tries to start an app while the engine is unavailable."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
-"""Seconds before the attempt that follows two losses without progress, and at most; each further loss doubles them."""
 _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 
 
@@ -100,8 +99,8 @@ class AppMasters:
         self._quotas = quotas
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
-        # When the next attempt of each app starts whose attempts are lost again and again.
-        self._pauses_until_s: dict[str, float] = {}
+        # The apps whose next attempt waits until `next_at_s` of their losses.
+        self._delayed: set[str] = set()
         # The attempt and the token of each app whose app master is being started.
         self._tokens_to_launch: dict[str, tuple[int, str]] = {}
         # The kills of app masters of resting apps: the next attempt starts after them.
@@ -169,8 +168,8 @@ class AppMasters:
         change.event("am_rested", app_id=entry.app_id, detail={"attempt": entry.attempt})
         # What the engine grants is heard from app masters alone.
         change.set(entry, lost_attempt=entry.attempt, grant_limit=NO_GRANT_LIMIT)
-        excused = entry.excused_attempts + 1
-        change.put(entry, state=state, resting_view=view, excused_attempts=excused, page_url="")
+        losses = entry.attempt_losses.excused_up_to(entry.attempt)
+        change.put(entry, state=state, resting_view=view, attempt_losses=losses, page_url="")
         change.then(lambda: self._end_resting(entry))
 
     def _end_resting(self, entry: AppEntry) -> None:
@@ -364,14 +363,14 @@ class AppMasters:
 
     def _due_action(self, entry: AppEntry, now_s: float, *, overdue: bool) -> Coroutine[Any, Any, None] | None:
         """What has to be done about an app now. Returns None for most apps, so a look at all of them is cheap."""
-        paused_until_s = self._pauses_until_s.get(entry.app_id)
-        is_gone = entry.registered_attempt != entry.attempt or paused_until_s is not None
+        is_delayed = entry.app_id in self._delayed
+        is_gone = entry.registered_attempt != entry.attempt or is_delayed
         if overdue and (is_gone or self._starts.waits(entry.app_id)):
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if paused_until_s is not None:
-            is_due = not entry.leave_reason and now_s >= paused_until_s
+        if is_delayed:
+            is_due = not entry.leave_reason and now_s >= entry.attempt_losses.next_at_s
             return self._start_after_pause(entry) if is_due else None
         if self._starts.waits(entry.app_id):
             return None
@@ -392,7 +391,7 @@ class AppMasters:
         return None
 
     async def _start_after_pause(self, entry: AppEntry) -> None:
-        del self._pauses_until_s[entry.app_id]
+        self._delayed.discard(entry.app_id)
         await self._launch_or_queue(entry)
 
     async def _start_again(self, entry: AppEntry) -> None:
@@ -445,17 +444,20 @@ class AppMasters:
 
     async def _recover_gone(self, entry: AppEntry) -> None:
         """Go on with an app of which nothing runs any more."""
-        if entry.has_app_master:
-            # The former ResourceManager may have counted the loss already, and was gone before the next start.
-            entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
+        if entry.has_app_master and entry.attempt > entry.attempt_losses.counted:
+            entry.attempt_losses = entry.attempt_losses.excused_up_to(entry.attempt)
             await self._lost(entry, "it was gone when the ResourceManager came back")
         elif entry.kill_reason:
             await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
         elif entry.pause_reason:
             await self._pause_surely(entry)
         else:
-            # It waited without an app master, or the former ResourceManager stopped before it could start that.
-            await self.take_up(entry)
+            # It waited without an app master, or the former ResourceManager stopped before it could start the next one.
+            if entry.has_app_master:
+                entry.lost_attempt = entry.attempt
+                self._delay(entry)
+            if entry.app_id not in self._delayed:
+                await self.take_up(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""
@@ -533,7 +535,7 @@ class AppMasters:
             user=entry.spec.user,
             tasks_memory_mb=_tasks_memory_mb(entry.spec, self._arbiter.cluster.gpus),
             queue=entry.spec.queue,
-            attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.excused_attempts),
+            attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.attempt_losses.excused_attempts),
             failures_window_s=self.settings.am_failures_window_s,
         )
         try:
@@ -604,22 +606,23 @@ class AppMasters:
         goes_on = await self._changes.make_surely(
             lambda change: self._decide_loss(change, entry, attempt, reason, taken)
         )
-        if goes_on and entry.app_id not in self._pauses_until_s:
+        if goes_on and entry.app_id not in self._delayed:
             await self._launch_or_queue(entry)
 
-    def _note_pause(self, entry: AppEntry) -> None:
+    def _delay(self, entry: AppEntry) -> None:
         """Let the next attempt wait if attempts were lost one after the other without progress."""
-        if pause_s := _pause_s(entry):
-            self._pauses_until_s[entry.app_id] = self._clock.now_s() + pause_s
-            lost = f"{len(entry.fruitless_at_s)} attempts in a row were lost without progress"
-            entry.launch_wait = f"{lost}, so the next one starts {pause_s:.0f} s after the last loss"
+        losses = entry.attempt_losses
+        if losses.next_at_s > self._clock.now_s():
+            self._delayed.add(entry.app_id)
+            lost = f"{len(losses.fruitless_at_s)} attempts in a row were lost without progress"
+            entry.launch_wait = f"{lost}, so the next one starts {losses.pause_s:.0f} s after the last loss"
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str, taken: Collection[int]) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""
         if not entry.is_active or entry.lost_attempt == attempt or entry.attempt != attempt:
             return False
-        failed_at_s, forgiven = self._failures(entry, attempt, change.now_s, taken)
-        is_excused = change.now_s not in failed_at_s and not entry.leave_reason
+        losses = self._losses(change, entry, attempt, taken)
+        is_excused = change.now_s not in losses.failed_at_s and not entry.leave_reason
         self._note_loss(change, entry, attempt, f"{reason}; not counted as its failure" if is_excused else reason)
         # Leases that it was giving back end now. The others wait for the next attempt, unless they are taken by force.
         leases = self._arbiter.table.of_app(entry.app_id)
@@ -631,53 +634,42 @@ class AppMasters:
             change.set(entry, lost_attempt=attempt, forced_reason="")
             self.pause_app(change, entry)
             return False
-        excused = entry.excused_attempts + forgiven
         change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
-        change.put(entry, failed_at_s=failed_at_s, excused_attempts=excused)
+        change.put(entry, attempt_losses=losses)
         if entry.kill_reason:
             self.end_app(change, entry, AppState.KILLED, entry.kill_reason)
-        elif len(failed_at_s) >= self.settings.am_max_attempts:
-            diagnostics = f"its app master was lost {len(failed_at_s)} times, at last: {reason}"
+        elif len(losses.failed_at_s) >= self.settings.am_max_attempts:
+            diagnostics = f"its app master was lost {len(losses.failed_at_s)} times, at last: {reason}"
             self.end_app(change, entry, AppState.FAILED, diagnostics)
         else:
             # Within the change: a user may pause or kill the app before `_lost` goes on, which ends this pause.
-            change.then(lambda: self._note_pause(entry))
+            change.then(lambda: self._delay(entry))
             return True
         return False
 
-    def _failures(
-        self, entry: AppEntry, attempt: int, now_s: float, taken: Collection[int]
-    ) -> tuple[tuple[float, ...], int]:
-        """Return the times of failures that still count, and the number of excused losses, up to this attempt.
-
-        These are the failures that have left the window, attempts that the site took (`EngineAttempts.taken`), and
-        those that were lost to the engine: while it was unavailable, or within `am_expiry_s` after that.
-        """
-        known = entry.excused_attempts + len(entry.failed_at_s)
-        new = max(0, attempt - known)
-        failed = sum(each not in taken for each in range(known + 1, attempt + 1))
-        lost_to_engine = now_s - self._engine_away_at_s < self.settings.am_expiry_s
-        failed_at_s = entry.failed_at_s if lost_to_engine else (*entry.failed_at_s, *[now_s] * failed)
-        recent = tuple(each for each in failed_at_s if now_s - each < self.settings.am_failures_window_s)
-        return recent, len(entry.failed_at_s) + new - len(recent)
+    def _losses(self, change: Change, entry: AppEntry, attempt: int, taken: Collection[int]) -> AttemptLosses:
+        """Count the loss of attempts up to this one. While the engine was unavailable, they were lost to it."""
+        return entry.attempt_losses.after(
+            attempt,
+            change.now_s,
+            taken=taken,
+            all_excused=change.now_s - self._engine_away_at_s < self.settings.am_expiry_s,
+            done=sum(job.iteration for job in entry.jobs),
+            window_s=self.settings.am_failures_window_s,
+        )
 
     def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register, taken: Collection[int]) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""
         self._note_loss(change, entry, entry.attempt, "the engine started another attempt")
         detail = {"attempt": message.attempt, "pid": message.pid}
         change.event("am_started", app_id=entry.app_id, detail=detail)
-        failed_at_s, forgiven = self._failures(entry, message.attempt - 1, change.now_s, taken)
-        excused = entry.excused_attempts + forgiven
-        change.put(entry, attempt=message.attempt, failed_at_s=failed_at_s, excused_attempts=excused)
+        losses = self._losses(change, entry, message.attempt - 1, taken)
+        change.put(entry, attempt=message.attempt, attempt_losses=losses)
 
     def _note_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> None:
         """Write that an attempt was lost. The app shows why until it ends, since it may fail again and again."""
         change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
         change.put(entry, diagnostics=f"attempt {attempt} was lost: {reason}")
-        done = sum(job.iteration for job in entry.jobs)
-        former = () if done > entry.done_at_loss else entry.fruitless_at_s
-        recent = tuple(each for each in former if change.now_s - each < self.settings.am_failures_window_s)
-        change.set(entry, fruitless_at_s=(*recent, change.now_s), done_at_loss=max(done, entry.done_at_loss))
 
     async def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
         """End an app that an operator killed in the engine. Nothing of it runs any more."""
@@ -705,7 +697,8 @@ class AppMasters:
             entry.forced_reason = ""
             raise
         # An attempt that still waits for the engine ends through no fault of the app.
-        entry.excused_attempts += entry.app_id in self._unlaunched
+        if entry.app_id in self._unlaunched:
+            entry.attempt_losses = entry.attempt_losses.excused_up_to(entry.attempt)
         self._unlaunched.discard(entry.app_id)
         try:
             taken = (await self._launcher.attempts(entry.app_id, entry.attempt)).taken
@@ -789,14 +782,13 @@ class AppMasters:
     def pause_app(self, change: Change, entry: AppEntry) -> None:
         """Pause an app and end its leases, within a change. The attempt that ends for it is no failure."""
         self._leave(change, entry, AppState.PAUSED, entry.pause_reason, "the app was paused")
-        excused = entry.attempt - len(entry.failed_at_s)
         change.put(
             entry,
             # Its end may be heard of only after a resume.
             lost_attempt=entry.attempt,
             pause_reason="",
             paused_at_s=change.now_s,
-            excused_attempts=excused,
+            attempt_losses=entry.attempt_losses.excused_up_to(entry.attempt),
             page_url="",
             resting_view=b"",
             heartbeat=_at_rest(entry.heartbeat),
@@ -853,7 +845,7 @@ class AppMasters:
         self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)
-        self._pauses_until_s.pop(entry.app_id, None)
+        self._delayed.discard(entry.app_id)
         self._quotas.leave(entry)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
@@ -895,12 +887,6 @@ def _is_pausing(entry: AppEntry, lost_attempt: int) -> bool:
     """
     same = entry.lost_attempt == lost_attempt
     return entry.is_active and same and bool(entry.pause_reason) and not entry.kill_reason
-
-
-def _pause_s(entry: AppEntry) -> float:
-    """Return how long the next attempt waits: not at all after the first loss since the app made progress."""
-    again = len(entry.fruitless_at_s) - 2
-    return 0.0 if again < 0 else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**again)
 
 
 def _at_rest(heartbeat: pb.Heartbeat) -> pb.Heartbeat:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import Wait
+from rm_plugin.service.attempt_losses import NO_LOSSES, AttemptLosses
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.session import Session
@@ -45,10 +46,6 @@ _NEAR_APPS = 300
 class AppEntry:
     """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch.
 
-    `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
-    ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
-    `fruitless_at_s` are the times of its last losses in a row between which its jobs did no iteration beyond
-    `done_at_loss`, counted or not; a restart forgets them.
     `launch_wait` is why the engine has not started the app master yet, `wait` why a job waits, by the newest round
     (`Decision.waits`). `grant_limit` is what the engine did not grant it, which a restart forgets.
     `resting_view` is the view that its last app master left to the agent host; empty for an app that does not rest.
@@ -73,10 +70,7 @@ class AppEntry:
     lost_attempt: int = 0
     registered_attempt: int = 0
     registered_pid: int = 0
-    excused_attempts: int = 0
-    failed_at_s: tuple[float, ...] = ()
-    fruitless_at_s: tuple[float, ...] = ()
-    done_at_loss: int = 0
+    attempt_losses: AttemptLosses = NO_LOSSES
     pid: int = 0
     page_url: str = ""
     engine_id: str = ""
@@ -219,11 +213,10 @@ class AppEntry:
             finished_at_s=self.finished_at_s,
             diagnostics=self.diagnostics,
             final={
+                **self.attempt_losses.stored(),
                 "gpu_time_s": self.gpu_time_s,
                 "claimed_gpu_s": self.claimed_gpu_s,
                 "claim_guessed": self.claim_guessed,
-                "excused_attempts": self.excused_attempts,
-                "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
                 "pause_reason": self.pause_reason,
@@ -256,7 +249,7 @@ class AppEntry:
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
         """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
-        gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
+        gpu_time_s = stored.final.get("gpu_time_s", 0.0)
         claimed, paused_at_s = stored.final.get("claimed_gpu_s"), stored.final.get("paused_at_s")
         paused_s, unadmitted_s = stored.final.get("paused_s", 0.0), stored.final.get("unadmitted_s", 0.0)
         waits_since_s = stored.final.get("waits_since_s")
@@ -275,8 +268,7 @@ class AppEntry:
             finished_at_s=stored.finished_at_s,
             archive=stored.archive,
             diagnostics=stored.diagnostics,
-            excused_attempts=excused if isinstance(excused, int) else 0,
-            failed_at_s=_numbers(stored.final.get("failed_at_s")),
+            attempt_losses=AttemptLosses.restored(stored.final),
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
             claimed_gpu_s=float(claimed) if isinstance(claimed, int | float) else None,
             claim_guessed=stored.final.get("claim_guessed") is True,
@@ -296,11 +288,6 @@ class AppEntry:
 
 
 _ENDS_OF_JOBS = frozenset(state.value for state in (JobState.FINISHED, *JOB_ENDS))
-
-
-def _numbers(value: object) -> tuple[float, ...]:
-    """Return the numbers of a list in the store. Stores of earlier versions have none."""
-    return tuple(float(each) for each in value if isinstance(each, int | float)) if isinstance(value, list) else ()
 
 
 def _ended(job: pb.JobStatus) -> pb.JobStatus:

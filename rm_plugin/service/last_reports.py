@@ -1,4 +1,4 @@
-"""The last report of each app, which counts in a round that its app master answers too late."""
+"""The last report of each app. It spares a question while it is recent, and counts for an app that answers too late."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
-from themis.bids import AppReport
-from themis.cluster import Allocation
+from themis.bids import AppReport, RhoOf
+from themis.cluster import Allocation, Cluster
+from themis.values import Value
+
+
+class _Last(Value, frozen=True):
+    """A report, and the app and the cluster when it was made."""
+
+    report: AppReport
+    app: AppStanding
+    cluster: Cluster
+    at_s: float
 
 
 class LastReports:
-    """Remembers reports. One counts again for `keep_s` seconds, as long as its app holds the same GPUs.
+    """Remembers reports. One counts again as long as its app holds the same GPUs, and for a bounded time.
 
     Its demands and its rho are little out of date then: an app without GPUs makes no progress, and the rho of all
     waiting apps grows alike. The paper's arbiter caches rho as well (NSDI'20, section 5).
@@ -22,32 +32,62 @@ class LastReports:
 
     Example: an app waits and reports at 100 s. In the round at 103 s it is late: its report of 100 s counts. It gets a
     GPU and is late again at 106 s: nothing counts, since the report is of an app without that GPU.
+
+    Args:
+        keep_s: How long the last report of an app counts that was asked and is late, in seconds.
     """
 
     def __init__(self, keep_s: float) -> None:
         self._keep_s = keep_s
-        self._reports: dict[str, tuple[AppReport, AppStanding, float]] = {}
+        self._last: dict[str, _Last] = {}
+        self._outdated: set[str] = set()
 
     def take(self, snapshot: RoundSnapshot, reports: Mapping[str, AppReport]) -> None:
         """Remember the reports of a round. Apps that are not active any more are forgotten."""
-        newest: dict[str, tuple[AppReport, AppStanding, float]] = {}
+        newest: dict[str, _Last] = {}
         for app in snapshot.apps:
             if app.app_id in reports:
-                newest[app.app_id] = (reports[app.app_id], app, snapshot.now_s)
-            elif app.app_id in self._reports:
-                newest[app.app_id] = self._reports[app.app_id]
-        self._reports = newest
+                newest[app.app_id] = _Last(reports[app.app_id], app, snapshot.cluster, snapshot.now_s)
+            elif app.app_id in self._last:
+                newest[app.app_id] = self._last[app.app_id]
+        self._last = newest
+        self._outdated -= reports.keys()
+
+    def note_news(self, app_id: str) -> None:
+        """Note that an app said something that its last report does not say: it has to be asked again."""
+        self._outdated.add(app_id)
+
+    def recent(
+        self, snapshot: RoundSnapshot, app_ids: Iterable[str], age_s: float, rho_of: RhoOf
+    ) -> dict[str, AppReport]:
+        """Return the reports for which a round need not ask again: at most `age_s` seconds old, and without news since.
+
+        Rho changes with the time, so an app of which the policy uses rho (`rho_of`) is always asked.
+        """
+        return {
+            app_id: replace(last.report, round_id=snapshot.round_id)
+            for app_id, last in self._of_same_gpus(snapshot, app_ids, age_s)
+            if app_id not in self._outdated
+            and last.cluster is snapshot.cluster
+            and not rho_of.asks(last.report.demands)
+        }
 
     def of_late(self, snapshot: RoundSnapshot, app_ids: Iterable[str]) -> dict[str, AppReport]:
-        """Return the reports that count for these apps in a round."""
-        found = {}
+        """Return the reports that count for these apps in a round, as they were asked and did not answer."""
+        return {
+            app_id: replace(last.report, round_id=snapshot.round_id)
+            for app_id, last in self._of_same_gpus(snapshot, app_ids, self._keep_s)
+        }
+
+    def _of_same_gpus(
+        self, snapshot: RoundSnapshot, app_ids: Iterable[str], age_s: float
+    ) -> Iterable[tuple[str, _Last]]:
         for app_id in app_ids:
-            if app_id not in self._reports:
+            last = self._last.get(app_id)
+            if last is None or snapshot.now_s - last.at_s > age_s:
                 continue
-            report, then, at_s = self._reports[app_id]
-            if snapshot.now_s - at_s <= self._keep_s and _held(then) == _held(snapshot.standing(app_id)):
-                found[app_id] = replace(report, round_id=snapshot.round_id)
-        return found
+            if _held(last.app) == _held(snapshot.standing(app_id)):
+                yield app_id, last
 
 
 def _held(app: AppStanding) -> tuple[Allocation, Allocation]:

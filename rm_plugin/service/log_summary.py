@@ -26,6 +26,8 @@ LOG = logging.getLogger("themis.rm")
 SNAPSHOT = "snapshot"
 """The store's key of the snapshot."""
 _EVENTS_A_READ = 5_000
+_LEASE_CHANGES = frozenset(LeaseChangeKind)
+"""The kinds whose `lease_id` counts. App masters write the details of their own events, and may name any id there."""
 _LEASE_ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
 _FORMAT_WITHOUT_USAGE, _FORMAT = 1, 2
 
@@ -102,7 +104,7 @@ class LogSummary:
                 self.policy = str(event.detail.get("policy", ""))
             elif not event.app_id:
                 self._take_round(event)
-            else:
+            elif event.kind in _LEASE_CHANGES:
                 self._take_lease(event)
 
     def to_text(self) -> str:
@@ -117,8 +119,9 @@ class LogSummary:
             self.last_round = max(self.last_round, round_id)
             self.open_rounds.add(round_id)
         elif event.kind == "round_reported":
-            rho, kept = event.detail.get("rho"), event.detail.get("kept")
-            answered = set(rho if isinstance(rho, dict) else ()) - set(kept if isinstance(kept, list) else ())
+            rho, others = event.detail.get("rho"), [event.detail.get(key) for key in ("kept", "not_asked")]
+            answered = set(rho if isinstance(rho, dict) else ())
+            answered.difference_update(*(apps for apps in others if isinstance(apps, list)))
             self.prolonged = {lease_id: app for lease_id, app in self.prolonged.items() if app not in answered}
         elif event.kind == "round_granted":
             self.memory = memory_after(self.memory, self.memory_round, event.detail)

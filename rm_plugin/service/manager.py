@@ -614,6 +614,10 @@ class ResourceManager:
             self._ask_to_leave(entry)
         self.rounds.trigger("app arrived")
 
+    def heartbeat_s(self) -> float:
+        """Return the seconds between two heartbeats of an app master: more with many of them."""
+        return self.settings.heartbeat_time_s(self.app_masters.count)
+
     def excess(self, entry: AppEntry, message: pb.AmMessage) -> str:
         """Return why an app's master sends too much, in words; empty if it does not.
 
@@ -660,7 +664,7 @@ class ResourceManager:
     def _take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
         before_gpus = entry.heartbeat.unmet_gpus
         self.entries.take_heartbeat(entry, heartbeat)
-        self.rounds.note_demand(changed=heartbeat.unmet_gpus != before_gpus)
+        self.rounds.note_demand(entry.app_id, changed=heartbeat.unmet_gpus != before_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         """Process a message that app masters resend until it is acknowledged, so it may come twice."""
@@ -705,7 +709,7 @@ class ResourceManager:
             now_s=now_s,
             checkpoint_lead_s=lease.checkpoint_lead_s,
             grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_time_s(self.app_masters.count),
+            heartbeat_s=self.heartbeat_s(),
             leases=self.live_cluster.lease_update(entry.app_id),
             active_apps=self.arbiter.active_count,
             contention=self.arbiter.contention(entry.app_id, now_s),
@@ -723,7 +727,7 @@ class ResourceManager:
             now_s=now_s,
             contention=self.arbiter.contention(entry.app_id, now_s) if entry.is_active else math.nan,
             active_apps=self.arbiter.active_count,
-            heartbeat_s=self.settings.heartbeat_time_s(self.app_masters.count),
+            heartbeat_s=self.heartbeat_s(),
         )
 
 

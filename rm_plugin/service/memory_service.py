@@ -138,6 +138,7 @@ class MemoryService:
             notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
             grantable_gpus=self.manager.live_cluster.grantable_gpus,
+            heartbeat_s=self.manager.heartbeat_s,
         )
 
     @property

@@ -234,8 +234,9 @@ def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now
     # 0 stands for the time at which it comes.
     _check_number("time_s", message.time_s, most=now_s + MAX_CLOCK_LEAD_S)
     detail = read_detail(message)
-    if message.kind == "job_state" and detail.get("state") not in _JOB_STATES:
-        raise InputError("unknown state of a job", value=detail.get("state"))
+    state = detail.get("state")
+    if message.kind == "job_state" and not (isinstance(state, str) and state in _JOB_STATES):
+        raise InputError("unknown state of a job", value=state)
 
 
 def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:

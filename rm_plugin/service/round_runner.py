@@ -80,6 +80,7 @@ class RoundRunner:
         clock: Clock,
         notify: Notify,
         grantable_gpus: Callable[[AppEntry], int | None],
+        heartbeat_s: Callable[[], float],
         before_round: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
@@ -107,6 +108,7 @@ class RoundRunner:
         self._checked = CheckedReports(
             entries, settings.auction.bundle_rule, lambda: arbiter.gpus_available, grantable_gpus
         )
+        self._heartbeat_s = heartbeat_s
         self._last_reports = LastReports(settings.am_expiry_s)
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
@@ -131,8 +133,10 @@ class RoundRunner:
             self._reasons.append(reason)
         self._wake.set()
 
-    def note_demand(self, *, changed: bool) -> None:
+    def note_demand(self, app_id: str, *, changed: bool) -> None:
         """Ask for a round if GPUs are free, and an app's unmet demand or the free GPUs changed since the last one."""
+        if changed:
+            self._last_reports.note_news(app_id)
         table = self._arbiter.table
         if table.has_free_gpus and (changed or table.free_version != self._seen_free):
             self.trigger("demand")
@@ -261,7 +265,9 @@ class RoundRunner:
 
     async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
         pause_s = self._settings.report_deadline_s
-        max_s = self._settings.answer_time_s(pause_s, len(question.app_ids))
+        recent = self._last_reports.recent(snapshot, question.app_ids, self._heartbeat_s(), self._policy.rho_of)
+        asked = [app_id for app_id in question.app_ids if app_id not in recent]
+        max_s = self._settings.answer_time_s(pause_s, len(asked))
         message = pb.AskRho(
             round_id=snapshot.round_id,
             now_s=snapshot.now_s,
@@ -278,20 +284,22 @@ class RoundRunner:
         def ask_host(app_ids: Sequence[str]) -> Awaitable[dict[str, AppReport]]:
             return self._hosted.reports(message, snapshot.contentions.by_app(app_ids), pause_s=pause_s, max_s=max_s)
 
-        claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
+        claims = await self._gather(asked, ask, ask_host, pause_s, max_s, snapshot.round_id)
         cut_reports = self._checked.check(snapshot, claims)
         reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
         self._last_reports.take(snapshot, reports)
-        kept = self._last_reports.of_late(snapshot, [app for app in question.app_ids if app not in reports])
-        self._reports = reports | kept
+        kept = self._last_reports.of_late(snapshot, [app_id for app_id in asked if app_id not in reports])
+        self._reports = reports | recent | kept
         detail: dict[str, object] = {
             "round_id": snapshot.round_id,
             "rho": {app_id: report.rho for app_id, report in self._reports.items()},
-            "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
+            "absent": sorted({app.app_id for app in snapshot.apps} - reports.keys() - recent.keys()),
             "demand_gpus": {app_id: report.demand_gpus for app_id, report in self._reports.items()},
         }
         if kept:
             detail["kept"] = sorted(kept)
+        if recent:
+            detail["not_asked"] = sorted(recent)
         detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
         await self._changes.make(lambda change: self._note_reports(change, reports, detail))
         return self._reports
@@ -424,7 +432,7 @@ class RoundRunner:
 
     async def _gather(
         self,
-        app_ids: tuple[str, ...],
+        app_ids: Sequence[str],
         ask: Callable[[Session], asyncio.Future[A]],
         ask_host: Callable[[Sequence[str]], Awaitable[dict[str, A]]],
         pause_s: float,

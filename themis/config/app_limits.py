@@ -95,6 +95,7 @@ def _check_program(spec: LimitedApp, source: str) -> None:
     found.run(_check_values, "argument", program.arguments, source)
     found.run(_check_environment, program.environment, source)
     found.run(_check_text, "python", program.python, source)
+    found.run(_check_text, "requirements", program.requirements, source)
     found.run(_check_text, "command", program.command, source)
     found.raise_all()
 

@@ -6,10 +6,11 @@ machine is not checked here: that is the client's part, for the kernel knows no 
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
@@ -17,6 +18,7 @@ from pydantic import BeforeValidator, Field, StrictInt
 from themis.apps import (
     DEFAULT_PEER_WAIT_S,
     AppSpec,
+    CodeArchive,
     Estimate,
     JobShape,
     JobSpec,
@@ -26,12 +28,12 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.code_archive import pack_code
+from themis.code_archive import files_in, pack_code
 from themis.config.app_limits import check_limits, check_pattern
 from themis.config.loader import Section, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, check_queue_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
-from themis.config.readable_parts import fit_parts
+from themis.config.readable_parts import LeftOut, fit_parts
 from themis.config.scalars import Scalar, ShortenedFloat, Variable, VariableName, number
 from themis.config.search_space import HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_acts, check_settings, check_tuner
@@ -182,6 +184,9 @@ class GroupFile(Section):
         default="", description="a folder or file that travels with the app; relative to the group file's folder"
     )
     python: str = Field(default="", description="absolute path of an interpreter; its folder comes first in PATH")
+    requirements: str = Field(
+        default="", description="a requirements file in `code`; its packages are installed where the tasks run"
+    )
     framework: Literal["", "tensorflow", "pytorch", "none"] = Field(
         default="", description="whose variables describe a task's peers; default: those of TensorFlow and PyTorch"
     )
@@ -221,10 +226,20 @@ class AppDraft:
         source: Names it in errors.
         folder: What its `code` is relative to; None to leave the code out.
         found: Collects the errors.
+        left_out: Entries of the file that cannot be read, and are not in `file`. Their names count as given.
     """
 
-    def __init__(self, file: GroupFile, source: str, *, folder: Path | None, found: FoundErrors) -> None:
+    def __init__(
+        self,
+        file: GroupFile,
+        source: str,
+        *,
+        folder: Path | None,
+        found: FoundErrors,
+        left_out: LeftOut = MappingProxyType({}),
+    ) -> None:
         self.file = file
+        self._left_out = left_out
         self.source = source
         self.found = found
         self._folder = folder
@@ -236,12 +251,26 @@ class AppDraft:
         if file.hyper_parameters is not None and file.search_space is not None:
             raise self._error("give hyper_parameters or a search_space, not both", "write the sets out, or draw them")
         if file.search_space is not None:
-            return draw(file.search_space, jobs=file.jobs, seed=file.seed, app_name=file.name, source=self.source)
+            if lacking := [error for place, error in self._left_out.items() if place[0] == "search_space"]:
+                raise lacking[0]
+            # Only the values that are drawn depend on these two.
+            name, seed = self.found.run(lambda: file.name) or "", self.found.run(lambda: file.seed) or 0
+            return draw(file.search_space, jobs=file.jobs, seed=seed, app_name=name, source=self.source)
         sets: tuple[HyperParameters, ...] = file.hyper_parameters or ({},)
         if file.jobs is not None and file.jobs != len(sets):
             remedy = "leave jobs out, or draw the sets from a search_space"
             raise self._error(f"jobs is {file.jobs}, but the file describes {len(sets)}", remedy)
         return sets
+
+    @cached_property
+    def searched(self) -> tuple[str, ...]:
+        """The names of the hyper-parameters, of all jobs together."""
+        rows = (self.file.search_space,) if self.file.search_space is not None else self.file.hyper_parameters or ()
+        left_out = (*self._names_left_out("search_space"), *self._names_left_out("hyper_parameters"))
+        return tuple(dict.fromkeys((*(name for row in rows for name in row), *left_out)))
+
+    def _names_left_out(self, part: str) -> tuple[str, ...]:
+        return tuple(str(place[-1]) for place in self._left_out if place[0] == part and isinstance(place[-1], str))
 
     @cached_property
     def has_command(self) -> bool:
@@ -300,6 +329,9 @@ class AppDraft:
         if not self.has_command and (file.code or file.python):
             remedy = "they are for a command of your own"
             raise self._error("a program takes neither code nor python", remedy, file.program)
+        if file.requirements and not file.code:
+            remedy = "give code too: the folder that has the file"
+            raise self._error("requirements is a file of the code that travels", remedy, file.requirements)
         code = None
         if file.code and self._folder is not None:
             code = pack_code({".": self._folder / file.code}, f"{self.source}: code")
@@ -311,7 +343,16 @@ class AppDraft:
             framework=self.found.run(lambda: file.framework) or "",
             code=code,
             python=file.python,
+            requirements="" if code is None else self._requirements(code),
         )
+
+    def _requirements(self, code: CodeArchive) -> str:
+        """Return the requirements file as it is called in the code."""
+        name = self.file.requirements
+        if name and (posixpath.isabs(name) or posixpath.normpath(name) not in files_in(code)):
+            remedy = "give its path within code"
+            raise self._error("the requirements file is not in the code", remedy, name)
+        return name
 
     @cached_property
     def jobs(self) -> tuple[JobSpec, ...]:
@@ -377,8 +418,8 @@ class AppDraft:
         run(lambda: check_queue_name(file.queue, "queue", source))
         for device in run(lambda: file.estimate.speed) or ():
             run(check_label, device, "device type in estimate.speed", source)
-        arguments = run(lambda: file.arguments) or {}
-        searched = _names(run(lambda: self.sets) or ())
+        arguments = (*(run(lambda: file.arguments) or ()), *self._names_left_out("arguments"))
+        searched = run(lambda: self.searched) or ()
         for name in (*arguments, *searched):
             run(self._check_parameter, name)
         for name in searched:
@@ -395,9 +436,8 @@ class AppDraft:
         """A command uses each parameter that it is given, and every placeholder has a value in every job."""
         if not self.has_command:
             return
-        command, sets = self.file.command, self.sets
-        searched = _names(sets)
-        parameters = (*self.file.arguments, *searched)
+        command, searched = self.file.command, self.searched
+        parameters = (*self.file.arguments, *self._names_left_out("arguments"), *searched)
         # A name misspelt in the command would be unused too, so that comes after.
         check_placeholders(command, (*parameters, *GIVEN_BY_APP_MASTER), self.source)
         used = placeholders(command)
@@ -405,11 +445,17 @@ class AppDraft:
             if name not in used:
                 remedy = f"write %{name}% where its value belongs"
                 self.found.add(self._error("the command never uses a parameter", remedy, name))
+        # A search space has a value for every job.
+        sets = self.file.hyper_parameters or () if self.file.search_space is None else ()
         for name in searched:
-            lacking = [number for number, row in enumerate(sets) if name not in row]
+            lacking = [i for i, row in enumerate(sets) if name not in row and not self._is_left_out(i, name)]
             if lacking:
                 remedy = "a command's placeholders need a value in every set"
                 self.found.add(self._error(f"hyper_parameters[{lacking[0]}] has no {name}", remedy))
+
+    def _is_left_out(self, number: int, name: str) -> bool:
+        """Whether it is unknown if a set has a hyper-parameter."""
+        return any(("hyper_parameters", number, *key) in self._left_out for key in ((), (name,)))
 
     def _check_tuner(self) -> None:
         check_settings(self.tuner, self.source)
@@ -420,8 +466,8 @@ class AppDraft:
 
 def draft_group(path: Path, found: FoundErrors) -> AppDraft:
     """Read a group file as far as it can be read, and check it; `found` collects its errors."""
-    file = fit_parts(GroupFile, load_yaml(path, found), str(path), found)
-    draft = AppDraft(file, str(path), folder=path.parent, found=found)
+    file, left_out = fit_parts(GroupFile, load_yaml(path, found), str(path), found)
+    draft = AppDraft(file, str(path), folder=path.parent, found=found, left_out=left_out)
     draft.check()
     return draft
 
@@ -440,7 +486,3 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     draft = AppDraft(file, source, folder=None, found=FoundErrors())
     draft.check()
     return draft.app()
-
-
-def _names(sets: tuple[Mapping[str, Any], ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for row in sets for name in row))

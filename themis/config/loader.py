@@ -100,7 +100,7 @@ def parse_yaml(text: str, source: str, found: FoundErrors | None = None) -> dict
 def fit(model: type[M], data: Mapping[str, Any], source: str) -> M:
     """Fit parsed data to a schema; what does not fit raises InputError naming its keys."""
     found = FoundErrors()
-    fitted = fit_parts(model, data, source, found)
+    fitted, _ = fit_parts(model, data, source, found)
     found.raise_all()
     return fitted
 

@@ -1,6 +1,7 @@
 """What can be read of a file with errors: a part that has one raises it, the others are what the file gives.
 
-So each check of such a file runs as far as it does not depend on what is wrong.
+So each check of such a file runs as far as it does not depend on what is wrong. Entries of lists and mappings that the
+user fills, such as hyper-parameters, do not raise: those with an error are left out, and named.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from themis.config.validation_errors import UNKNOWN_KEY, explained
+from themis.config.validation_errors import UNKNOWN_KEY, Location, explained, models_in
 from themis.errors import FoundErrors, InputError, nearest
 
 M = TypeVar("M", bound=BaseModel)
 Faults = Mapping[tuple[str, ...], InputError]
 """Errors by the keys that lead to a part."""
+LeftOut = Mapping[Location, InputError]
+"""Errors by the place of an entry that is left out. In place of an item of a list that is no mapping there is `{}`."""
 
 
 class _Parts:
@@ -34,11 +37,11 @@ class _Parts:
         return _Parts(value, below) if below else value
 
 
-def fit_parts(model: type[M], data: Mapping[str, Any], source: str, found: FoundErrors) -> M:
+def fit_parts(model: type[M], data: Mapping[str, Any], source: str, found: FoundErrors) -> tuple[M, LeftOut]:
     """Fit parsed data to a schema as far as possible.
 
     Example: of `{name: Digits, jobs: many}` the name can be read, and to read `jobs` raises the error that it should be
-    a whole number.
+    a whole number. Of `{arguments: {batch_size: 8, lr: [1]}}`, `arguments` has the batch size; `lr` is left out.
 
     Args:
         model: The schema.
@@ -46,23 +49,30 @@ def fit_parts(model: type[M], data: Mapping[str, Any], source: str, found: Found
         source: The file, for errors.
         found: Collects what does not fit.
 
+    Returns:
+        The file, and the entries that it lacks.
+
     Raises:
         InputError: Nothing can be read. The error has all that was found.
     """
     try:
-        return model.model_validate(data)
+        return model.model_validate(data), {}
     except ValidationError as error:
         errors = explained(model, error, source)
         unknown = {each["loc"] for each in error.errors() if each["type"] == UNKNOWN_KEY}
     rest = dict(data) if isinstance(data, Mapping) else {}
     faults: dict[tuple[str, ...], InputError] = {}
+    left_out: dict[Location, InputError] = {}
     for loc, problem in errors:
         found.add(problem)
         path = _part(model, loc)
         if loc in unknown and len(path) == len(loc) - 1:
             rest = _without(rest, loc)
             path = _meant(model, path, str(loc[-1]))
-        if path:
+        if path and (entry := _entry(model, rest, path, loc)):
+            rest = _without(rest, entry)
+            left_out[entry] = problem
+        elif path:
             rest = _without(rest, path)
             faults[path] = problem
     for name, field in model.model_fields.items():
@@ -70,7 +80,7 @@ def fit_parts(model: type[M], data: Mapping[str, Any], source: str, found: Found
             # A stand-in for a key that is missing or wrong. To read it raises its error.
             rest.setdefault(name, "")
     try:
-        return cast(M, _Parts(model.model_validate(rest), faults))
+        return cast(M, _Parts(model.model_validate(rest), faults)), left_out
     except ValidationError:
         # An error of the file as a whole, or one that cannot be cut out.
         found.raise_all()
@@ -87,6 +97,23 @@ def _part(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[str, ...]:
         path.append(key)
         section = _section(section.model_fields[key].annotation)
     return tuple(path)
+
+
+def _entry(model: type[BaseModel], data: Mapping[Any, Any], path: Sequence[str], loc: Location) -> Location:
+    """The entry of a mapping, or of a mapping in a list, in which a location lies.
+
+    Empty if it lies in none, or in the last of several sections: what has sections, such as a search space, needs one.
+    """
+    value: Any = data
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    keys = loc[len(path) :]
+    if isinstance(value, list) and keys and isinstance(keys[0], int):
+        row, *below = value[keys[0]], *keys[1:]
+        return (*path, *keys[:2]) if isinstance(row, Mapping) and below and below[0] in row else (*path, keys[0])
+    if not isinstance(value, Mapping) or not keys or keys[0] not in value:
+        return ()
+    return () if len(value) == 1 and models_in(model.model_fields[path[0]].annotation) else (*path, keys[0])
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
@@ -110,6 +137,10 @@ def _without(data: Mapping[Any, Any], path: Sequence[int | str]) -> dict[Any, An
     """Leave out the value at the end of a path, or what has no keys on the way there, such as `metric: loss`."""
     first, *rest = path
     below = data.get(first)
+    if rest and isinstance(below, list):
+        index, *inner = rest
+        item = _without(below[int(index)], inner) if inner else {}
+        return {**data, first: [*below[: int(index)], item, *below[int(index) + 1 :]]}
     if rest and isinstance(below, Mapping):
         return {**data, first: _without(below, rest)}
     return {key: value for key, value in data.items() if key != first}

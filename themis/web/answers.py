@@ -140,7 +140,8 @@ def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.R
         value = None if what.value is None else str(what.value)
         answer = json_answer({"error": {"what": what.what, "value": value, "remedy": what.remedy}}, status)
     else:
-        body = (element("h1", what.what), element("p", str(what)))
+        more = str(what).removeprefix(what.what).lstrip(":; ")
+        body = (element("h1", what.what), element("p", more) if more else "")
         answer = html_answer(page(what.what, *body, refresh_s=0), status)
     answer.headers.update(headers)
     return answer

@@ -24,8 +24,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share of 1 in whole percent, rounded down: 0.999 is `99 %`."""
-    return MISSING if share is None or math.isnan(share) else f"{int(share * 100 + 1e-9)} %"
+    """Format a share of 1 in whole percent, rounded down: 0.999 is `99 %`; a dash stands for no finite percentage."""
+    return MISSING if share is None or not math.isfinite(100.0 * share) else f"{int(share * 100 + 1e-9)} %"
 
 
 def duration(seconds: float | None) -> str:

@@ -70,6 +70,15 @@ def app_document(app: pb.AppStatus) -> Document:
     }
 
 
+NOT_IN_LISTS = ("demand_max_gpus", "folder", "metric", "leases", "estimate", "explanation")
+"""Keys of `app_document` for which a list of apps has no values."""
+
+
+def listed_document(app: pb.AppStatus) -> Document:
+    """Return what a list of the commands has of an app, with None for what it does not ask for."""
+    return {**app_document(app), **dict.fromkeys(NOT_IN_LISTS)}
+
+
 def _waiting_document(waiting: pb.AppWaiting) -> Document:
     return {
         "reason": waiting.reason,

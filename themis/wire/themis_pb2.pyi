@@ -98,7 +98,7 @@ class TunerSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, Scalar]] = ...) -> None: ...
 
 class ProgramSpec(_message.Message):
-    __slots__ = ("name", "command", "arguments", "environment", "framework", "code_sha256", "python")
+    __slots__ = ("name", "command", "arguments", "environment", "framework", "code_sha256", "python", "requirements")
     class ArgumentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +120,7 @@ class ProgramSpec(_message.Message):
     FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
     CODE_SHA256_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
+    REQUIREMENTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     command: str
     arguments: _containers.MessageMap[str, Scalar]
@@ -127,7 +128,8 @@ class ProgramSpec(_message.Message):
     framework: str
     code_sha256: str
     python: str
-    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ..., framework: _Optional[str] = ..., code_sha256: _Optional[str] = ..., python: _Optional[str] = ...) -> None: ...
+    requirements: str
+    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ..., framework: _Optional[str] = ..., code_sha256: _Optional[str] = ..., python: _Optional[str] = ..., requirements: _Optional[str] = ...) -> None: ...
 
 class TaskResources(_message.Message):
     __slots__ = ("memory_mb", "vcores")

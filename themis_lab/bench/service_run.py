@@ -31,6 +31,7 @@ from submarine_client.admin import Admin
 from submarine_client.connection import Connection
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.choices import AppMastersStart
+from themis.config.defaults import DEFAULT_POLICY
 from themis.errors import InputError, ThemisError
 from themis.files import last_line
 from themis.lifecycle import AppState
@@ -78,7 +79,7 @@ class ServiceBenchPlan(Value, frozen=True, kw_only=True):
     gpus: int = 1_000
     seconds: float = 60.0
     lease_s: float = 20.0
-    policy: str = "themis"
+    policy: str = DEFAULT_POLICY
     app_masters: AppMastersStart = AppMastersStart.AT_GRANT
 
     def __post_init__(self) -> None:
@@ -442,7 +443,7 @@ def _rounds(path: Path, began_at_s: float, ended_at_s: float) -> Rounds:
                 if event.kind == "round_ended":
                     took_s.append(detail["duration_ms"] / 1e3)
                 elif event.kind == "round_reported":
-                    answered = len(detail["rho"]) - len(detail.get("kept", ()))
+                    answered = len(detail["rho"]) - len(detail.get("kept", ())) - len(detail.get("not_asked", ()))
                     arrived += answered
                     wanted += answered + len(detail["absent"])
                 if event.kind in _STEPS:

@@ -18,7 +18,7 @@ from themis.archives import ArchiveError
 from themis.capped_files import give_back
 from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.errors import ThemisError
-from themis.files import open_regular
+from themis.files import add_note, open_regular
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _EXIT_NOT_STARTED = 127
@@ -93,8 +93,7 @@ class TaskRun:
                 )
             )
         except ThemisError as error:
-            with self.files["log"].open("a", encoding="utf-8") as log:
-                log.write(f"themis: {error}\n")
+            add_note(self.files["log"], f"themis: {error}\n")
             self._end(_EXIT_NOT_STARTED)
 
     def add_code(self, offset: int, part: bytes) -> None:

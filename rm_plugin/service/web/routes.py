@@ -124,7 +124,8 @@ class Routes:
     async def login(self, request: web.Request) -> web.Response:
         """Let a browser ask for a token, then show the cluster."""
         if not request.headers.get("Authorization"):
-            raise NoIdentityError("sign in with any user name and, as the password, your token")
+            remedy = "load this page again: give any user name and, as the password, your token"
+            raise NoIdentityError("you are not signed in", remedy=remedy)
         await reader_of(request, self._page_state.manager.identities)
         return web.Response(status=302, headers={"Location": "./"})
 

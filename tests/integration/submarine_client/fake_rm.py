@@ -24,6 +24,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.paused: list[tuple[str, str]] = []
         self.resumed: list[str] = []
         self.log_requests: list[pb.LogsRequest] = []
+        self.list_requests: list[pb.ListRequest] = []
         self.chunks: list[pb.LogChunk] = []
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.then = ["FINISHED"]
@@ -54,6 +55,7 @@ class FakeService(rpc.ClientServiceServicer):
         return pb.ValidateReply(summary=f"{len(request.spec.jobs)} jobs fit the cluster")
 
     def List(self, request, context):
+        self.list_requests.append(request)
         if not self.has_pages:
             return pb.ListReply(apps=[statuses[0] for statuses in self.apps.values()])
         apps = [statuses[0] for statuses in reversed(self.apps.values())]

@@ -109,6 +109,7 @@ def test_list_and_show_address_apps_by_id_or_unique_name(rm: FakeRm, capsys: pyt
     rm.service.add("a-3", "RUNNING", name="twin")
     assert main(["app", "list", "--state", "RUNNING", "--json"]) == 0
     assert [app["app_id"] for app in json.loads(capsys.readouterr().out)] == ["a-3", "a-1"]
+    assert rm.service.list_requests[-1].reasons  # Programs learn why apps wait, as readers of `-o wide` do.
     assert main(["app", "list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
     for reference in ("a-1", "one"):

@@ -36,7 +36,7 @@ from themis_lab.testbed.run_record import RunRecord
 
 APPS, TESTBED, ARCHITECTURE = "docs/reference/group-files.md", "docs/how-to/testbed.md", "ARCHITECTURE.md"
 GROUPS = ("group: program", "group: command; file: own.yaml")
-CODE_GROUP = "group: files; file: travelling.yaml"
+CODE_GROUPS = ("group: files; file: travelling.yaml", "group: files; file: packages.yaml")
 SMALL = ROOT / "conf/clusters/small-8.yaml"
 
 
@@ -72,7 +72,9 @@ def test_the_group_files_shown_are_valid(mark):
 
 def test_the_group_files_shown_hold_every_key():
     used = {
-        key for mark in (*GROUPS, CODE_GROUP) for key in used_keys(GroupFile, parse_yaml(block(APPS, mark).body, mark))
+        key
+        for mark in (*GROUPS, *CODE_GROUPS)
+        for key in used_keys(GroupFile, parse_yaml(block(APPS, mark).body, mark))
     }
     assert set(keys_of(GroupFile)) - used == set()
 

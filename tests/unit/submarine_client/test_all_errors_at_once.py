@@ -144,3 +144,71 @@ def test_options_of_a_job_are_all_checked() -> None:
 def test_a_list_or_mapping_is_shown_with_the_words_that_yaml_would_change(tmp_path: Path) -> None:
     lines = group_errors(tmp_path, "name: a\ncommand: ls\nhyper_parameters: {lang: [no, a]}\n")
     assert lines[1:] == ["g: hyper_parameters: should be a list: {'lang': ['no', 'a']}"]
+
+
+@pytest.mark.parametrize("name", ["", "name: [a]\n"])
+def test_errors_of_drawn_sets_are_reported_beside_a_name_that_cannot_be_read(name: str, tmp_path: Path) -> None:
+    text = f"{name}program: digits_cnn\njob: {{iterations: 10}}\nsearch_space: {{rate: {{grid: [1]}}}}\njobs: 2\n"
+    lines = group_errors(tmp_path, text.replace("jobs: 2", "tuner: {name: successive_halving, phases: 4x1}"))
+    assert_begin(lines, ["g: name", "g: tuner.phases does not begin with all", "unknown flag of digits_cnn: '--rate'"])
+    assert_begin(group_errors(tmp_path, text), ["g: name", "g: the grids have 1 points, not 2"])
+
+
+def test_errors_of_other_hyper_parameters_are_reported_beside_one_that_cannot_be_read(tmp_path: Path) -> None:
+    text = """
+name: a
+program: digits_cnn
+job: {iterations: 10}
+arguments: {batch_size: [8], log_evry: 1}
+environment: {A: [1], THEMIS_X=: 1, B: 2}
+hyper_parameters: [{dropout: [1], rate: 1}, 3, {dropout: 7}]
+jobs: 2
+"""
+    beginnings = [
+        "g: arguments.batch_size: a number, text, true or false",
+        "g: environment.A: the value of an environment variable is text",
+        "g: environment: the name of an environment variable is not empty",
+        "g: hyper_parameters[0].dropout: a number, text, true or false",
+        "g: hyper_parameters[1]: should be keys and values",
+        "g: jobs is 2, but the file describes 3",
+    ]
+    lines = group_errors(tmp_path, text)
+    assert_begin(lines[: len(beginnings)], beginnings)
+    without = group_errors(tmp_path, text.replace("jobs: 2\n", ""))
+    assert [line[:14] for line in without[5:]] == ["unknown flag o", "unknown flag o", "--dropout is o"]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        "hyper_parameters: [{lr: [1], size: 2}, {lr: 1, size: 2}, 3]",
+        "search_space: {lr: {uniform: [2, 1]}, size: {grid: [1]}}",
+    ],
+)
+def test_names_of_hyper_parameters_that_cannot_be_read_are_known_to_the_command(search: str, tmp_path: Path) -> None:
+    text = f"name: a\ncommand: env %lr% %epochs% %nonesuch%\narguments: {{epochs: [1], unused: 2}}\n{search}\n"
+    lines = group_errors(tmp_path, text)
+    assert [line for line in lines if "nonesuch" in line]
+    unused = group_errors(tmp_path, text.replace(" %nonesuch%", ""))
+    assert {line.partition("; ")[0] for line in unused if "never uses" in line} == {
+        "g: the command never uses a parameter: 'unused'",
+        "g: the command never uses a parameter: 'size'",
+    }
+    assert not [line for line in unused if "has no" in line]
+
+
+def test_errors_of_every_job_are_reported_once(tmp_path: Path) -> None:
+    sets = "[{dropout: 7, seed: 1}, {lr: x, seed: 2}, {dropout: 7, seed: 3}]"
+    text = f"name: a\nprogram: digits_cnn\njob: {{iterations: 5}}\nhyper_parameters: {sets}\n"
+    beginnings = [
+        "g: no argument or hyper-parameter can be called: 'seed'",
+        "--dropout is out of",
+        "g: digits_cnn does not let a search vary: 'seed'",
+        "unknown flag",
+    ]
+    assert_begin(group_errors(tmp_path, text), beginnings)
+
+
+def test_sets_written_beside_a_search_space_are_one_error(tmp_path: Path) -> None:
+    text = "name: a\ncommand: env %lr%\nsearch_space: {lr: {grid: [1]}}\nhyper_parameters: [{rate: 1}]\n"
+    assert_begin(group_errors(tmp_path, text), ["g: give hyper_parameters or a search_space, not both"])

@@ -230,6 +230,6 @@ def test_a_command_may_begin_with_a_program_of_the_code(
 
 
 def test_a_program_beside_another_interpreter_need_not_be_on_this_machine() -> None:
-    check_command("accelerate launch train.py", "g.yaml", python="/srv/env/bin/python3")
+    check_command("accelerate launch train.py", "g.yaml", own_path=True)
     with pytest.raises(InputError, match="nor a file"):
-        check_command("/no/such/program", "g.yaml", python="/srv/env/bin/python3")
+        check_command("/no/such/program", "g.yaml", own_path=True)

@@ -9,6 +9,7 @@ from am.checkpoints.folder import FolderStore
 from am.journal_store import JournalError, JournalFile
 from themis.errors import InputError
 from themis.files import (
+    add_note,
     keep_private,
     last_line,
     let_others_pass,
@@ -58,6 +59,18 @@ def test_a_pipe_in_the_place_of_a_log_keeps_a_process_from_starting_at_once(tmp_
     os.mkfifo(tmp_path / "am-1.log")
     with pytest.raises(StartError, match=r"am-1\.log"):
         start(ProcessSpec(command=["true"], environment={}, working_dir=tmp_path, stdout=tmp_path / "am-1.log"))
+
+
+def test_note_is_added_to_a_log_but_not_through_a_link_or_a_pipe(tmp_path):
+    (tmp_path / "log").write_text("x\n")
+    (tmp_path / "other").write_text("y\n")
+    (tmp_path / "link").symlink_to("other")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("log", "new", "link", "pipe", "missing/log"):
+        add_note(tmp_path / name, "killed\n")
+    assert (tmp_path / "log").read_text() == "x\nkilled\n"
+    assert (tmp_path / "new").read_text() == "killed\n"
+    assert (tmp_path / "other").read_text() == "y\n"
 
 
 def test_a_pipe_in_the_place_of_a_journal_is_an_error(tmp_path):

@@ -1,15 +1,17 @@
 """The first signal ends the work; none after it disturbs the cleaning up."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from documents import ROOT
 
-from themis.interruption import OneInterruption
+from themis.interruption import OneInterruption, undisturbed_imports
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -99,3 +101,41 @@ def test_an_interrupt_within_text_output_keeps_the_exit_code(tmp_path, caught, e
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     ended = subprocess.run([sys.executable, "-m", "interrupted"], env=os.environ | {"PYTHONPATH": path}, check=False)
     assert ended.returncode == ended_by
+
+
+SLOW = """
+import os, signal
+os.kill(os.getpid(), signal.SIGINT)
+sum(range(1_000_000))
+MADE = True
+"""
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("entered", [undisturbed_imports, OneInterruption])
+def test_interrupt_during_an_import_waits_for_its_end(entered, tmp_path, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    (tmp_path / "interrupted_import.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(tmp_path)
+    with entered(), pytest.raises(KeyboardInterrupt):
+        module = importlib.import_module("interrupted_import")
+        assert module.MADE
+        time.sleep(30)
+    assert sys.modules.pop("interrupted_import").MADE
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("heeded")
+def test_interrupt_outside_imports_comes_at_once():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with undisturbed_imports(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+
+
+@pytest.mark.usefixtures("heeded")
+def test_imports_leave_another_handler_as_it_is():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with undisturbed_imports():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

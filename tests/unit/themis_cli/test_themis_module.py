@@ -3,7 +3,6 @@
 import runpy
 import signal
 import sys
-from importlib import import_module
 
 import pytest
 
@@ -18,15 +17,33 @@ def test_module_runs_themis_command(monkeypatch, capsys):
     assert "themis" in capsys.readouterr().err
 
 
-def test_ctrl_c_waits_until_the_command_is_imported(monkeypatch, capsys):
-    imported = []
+class InterruptingFinder:
+    """Finds nothing; at the first module of a name it sends Ctrl-C, as a user may at that moment."""
 
-    def interrupted(name):
-        signal.raise_signal(signal.SIGINT)
-        imported.append(import_module(name))
-        return imported[-1]
+    def __init__(self, name):
+        self.name = name
+        self.asked = 0
 
-    monkeypatch.setattr(command, "import_module", interrupted)
-    assert command.main(["rho", "--example", "no-such-example"]) == command.EXIT_INTERRUPTED
-    assert [module.__name__ for module in imported] == ["themis_cli.rho_command"]
+    def find_spec(self, name, path=None, target=None):
+        if name == self.name:
+            self.asked += 1
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        # The module of a command, and what it imports once it runs.
+        (["devcluster", "status"], "themis_cli.devcluster_command"),
+        (["devcluster", "status"], "themis_lab.devcluster.cluster"),
+        (["rho", "--example", "no-such-example"], "themis_cli.rho_command"),
+    ],
+)
+def test_ctrl_c_during_an_import_ends_the_command_in_good_order(words, name, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    finder = InterruptingFinder(name)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    assert command.main(words) == command.EXIT_INTERRUPTED
+    assert finder.asked == 1
+    assert name in sys.modules
     assert capsys.readouterr().err == "themis: interrupted\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -20,6 +19,7 @@ from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.simulator.workloads.bad_rows import BadRows
 from themis_lab.simulator.workloads.fields import number_of_field
 from themis_lab.simulator.workloads.jobs import MIN_ITERATIONS, draw_curve, shape_of
+from themis_lab.simulator.workloads.table_lines import numbered_lines, table_columns, table_row, text_of
 
 DEFAULT_GPU_TYPE = "v100"
 FIELDS = 12
@@ -66,11 +66,6 @@ Throughputs = Mapping[tuple[str, str, int], Throughput]
 """By model, batch size and number of GPUs."""
 
 
-def unreadable(error: Exception) -> str:
-    """Return in few words why a file could not be read."""
-    return str(error.strerror) if isinstance(error, OSError) else "it is not the text that it should be"
-
-
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE, bad: BadRows | None = None) -> Throughputs:
     """Read the throughputs of one type of GPU, the reference, without rows whose throughput is 0.
 
@@ -85,32 +80,26 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE, bad: BadRows 
     found: dict[tuple[str, str, int], Throughput] = {}
     by_type: dict[tuple[str, str, int], dict[str, float]] = {}
     types: set[str] = set()
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream)
-            lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-            if lacking:
-                raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=f"it needs {_COLUMNS}")
+    lines = numbered_lines(path, "name the throughputs.csv that belongs to the trace")
+    columns = table_columns(lines, _COLUMNS, path)
 
-            def add(row: Mapping[str, str]) -> None:
-                place = f"{path}, line {reader.line_num}"
-                _check_complete(row, place)
-                key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
-                # The public table has 0 for throughputs that were not measured.
-                steps_per_s = _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}")
-                if row["gpu_type"] == gpu_type and steps_per_s > 0.0:
-                    found[key] = Throughput(
-                        consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
-                        unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
-                    )
-                types.add(row["gpu_type"])
-                if steps_per_s > 0.0:
-                    by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
+    def add(numbered: tuple[int, bytes]) -> None:
+        place = f"{path}, line {numbered[0]}"
+        row = table_row(columns, numbered[1], place)
+        _check_complete(row, place)
+        key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
+        # The public table has 0 for throughputs that were not measured.
+        steps_per_s = _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}")
+        if row["gpu_type"] == gpu_type and steps_per_s > 0.0:
+            found[key] = Throughput(
+                consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
+                unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
+            )
+        types.add(row["gpu_type"])
+        if steps_per_s > 0.0:
+            by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
 
-            (bad or BadRows()).read(reader, add)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        remedy = "name the throughputs.csv that belongs to the trace"
-        raise InputError(f"cannot read {path}", value=unreadable(error), remedy=remedy) from None
+    (bad or BadRows()).read(lines, add)
     if not types:
         raise InputError(f"{path} holds no throughput", remedy="name the throughputs.csv that belongs to the trace")
     if gpu_type not in types:
@@ -124,10 +113,10 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE, bad: BadRows 
     }
 
 
-def _check_complete(row: Mapping[str, str | None], place: str) -> None:
+def _check_complete(row: Mapping[str, str], place: str) -> None:
     """Raise InputError for a row that ends before the last of the columns needed."""
     for name in _COLUMNS:
-        if row[name] is None:
+        if name not in row:
             raise InputError(f"{place}: {name} is missing", remedy=f"it needs {_COLUMNS}")
 
 
@@ -138,18 +127,17 @@ def read_gavel_trace(path: Path, bad: BadRows | None = None) -> tuple[GavelJob, 
         path: The trace.
         bad: What happens to lines that cannot be read; by default the first is an error.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read {path}", value=unreadable(error), remedy="name a trace as Gavel writes it"
-        ) from None
-    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-    return tuple((bad or BadRows()).read(numbered, lambda row: _job(row[1], f"{path}, line {row[0]}")))
+    lines = numbered_lines(path, "name a trace as Gavel writes it")
+
+    def job_of(numbered: tuple[int, bytes]) -> GavelJob:
+        place = f"{path}, line {numbered[0]}"
+        return _job(text_of(numbered[1], place), place)
+
+    return tuple((bad or BadRows()).read(lines, job_of))
 
 
 def from_gavel(
-    jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str, left_out: str = ""
+    jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str, bad: BadRows | None = None
 ) -> Workload:
     """Return the workload of a trace. It begins with the first arrival.
 
@@ -163,26 +151,33 @@ def from_gavel(
     racks it is the ratio of the throughputs on one server and on several, at least 1. Without a throughput it is the
     crude S.
 
-    `left_out` describes parts of the trace that are not in `jobs`.
+    `bad` says what happens to jobs that cannot be, and which lines were left out before.
     """
-    if not jobs:
-        raise InputError(f"{name} holds no job")
+    bad = bad or BadRows()
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     width = len(str(len(ordered) - 1))
-    apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
-    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered)
-    unknown = f"the throughput of {lacking} of the {len(ordered)} jobs is not known, their durations stand in for it"
-    gaps = "; ".join(filter(None, (unknown if lacking else "", left_out)))
+    named = [(f"app-{n:0{width}d}", job) for n, job in enumerate(ordered)]
+    made = bad.read(named, lambda each: (*each, _job_trace(*each, throughputs, seed)))
+    if not made:
+        raise InputError(f"{name} holds no job", remedy=bad.gaps)
+    first_s = made[0][1].arrival_s
+    apps = tuple(
+        AppTrace(name=app, arrival_s=job.arrival_s - first_s, jobs=(trace,), model=job.model)
+        for app, job, trace in made
+    )
+    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for _, job, _ in made)
+    unknown = f"the throughput of {lacking} of the {len(made)} jobs is not known, their durations stand in for it"
+    gaps = "; ".join(filter(None, (unknown if lacking else "", bad.gaps)))
     return Workload(name=name, apps=apps, source=f"{name}: {'; '.join(filter(None, (_SOURCE, gaps)))}.", gaps=gaps)
 
 
-def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:
+def _job_trace(name: str, job: GavelJob, throughputs: Throughputs, seed: int) -> JobTrace:
     speed = throughputs.get((job.model, job.batch, job.gpus))
     steps = job.steps if speed else MIN_ITERATIONS
     serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
     slowdown = _measured_slowdown(speed.consolidated, speed.unconsolidated) if speed else CRUDE_SLOWDOWN
     try:
-        trace = JobTrace(
+        return JobTrace(
             job_id="j000",
             iterations_total=steps,
             serial_iteration_s=serial_s,
@@ -194,7 +189,6 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
     except InputError as error:
         place = f"the job that arrives at {job.arrival_s:g} s, {name},"
         raise InputError(f"{place} cannot be: {error.what}", value=error.value) from None
-    return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
 
 
 @cache

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S
 from themis_lab.simulator.workloads.bad_rows import BadRows
 from themis_lab.simulator.workloads.fields import number_of_field
+from themis_lab.simulator.workloads.table_lines import numbered_lines, table_columns, table_row
 
 BURST_GAP_S = 30.0
 """Maximum seconds between the submissions of two jobs of one burst."""
@@ -79,16 +78,14 @@ def read_philly_csv(path: Path, *, skip_bad_rows: bool = False) -> PhillyTrace:
             field.
     """
     bad = BadRows(skip=skip_bad_rows)
-    with _opened(path) as stream:
-        reader = csv.DictReader(stream)
-        lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-        if lacking:
-            remedy = f"its first line must name {', '.join(_COLUMNS)}"
-            raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=remedy)
-        twice = [name for name in _COLUMNS if list(reader.fieldnames or ()).count(name) > 1]
-        if twice:
-            raise InputError(f"{path}, line 1: column {twice[0]} is there twice", remedy="name each column once")
-        jobs = bad.read(reader, lambda row: _csv_job(row, f"{path}, line {reader.line_num}"))
+    lines = numbered_lines(path, "check the path")
+    columns = table_columns(lines, _COLUMNS, path)
+
+    def job_of(numbered: tuple[int, bytes]) -> PhillyJob:
+        place = f"{path}, line {numbered[0]}"
+        return _csv_job(table_row(columns, numbered[1], place), place)
+
+    jobs = bad.read(lines, job_of)
     ran = tuple(job for job in jobs if job.duration_s > 0.0)
     return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), 0, bad))
 
@@ -103,13 +100,16 @@ def read_philly_json(path: Path, *, skip_bad_rows: bool = False) -> PhillyTrace:
     Raises:
         InputError: The file cannot be read, or has an invalid field. The message names file, job number and field.
     """
-    with _opened(path) as stream:
-        try:
-            # Floats: Python refuses very long whole numbers. A field that is a number gets its own error later.
-            log = json.load(stream, parse_int=float)
-        except (json.JSONDecodeError, RecursionError) as error:
-            line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-            raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None
+    try:
+        # Floats: Python refuses very long whole numbers. A field that is a number gets its own error later.
+        log = json.loads(path.read_text(encoding="utf-8-sig"), parse_int=float)
+    except OSError as error:
+        raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read {path}", value="it is not the text that it should be") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None
     if not isinstance(log, list):
         raise InputError(f"{path}: must hold a list of jobs", value=type(log).__name__)
     bad = BadRows(skip=skip_bad_rows)
@@ -144,18 +144,6 @@ def _gaps(never_ran: int, jobs: int, unknown_attempts: int, bad: BadRows) -> str
     return "; ".join(filter(None, (*counted, bad.gaps)))
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Read a text file. Raises InputError if that fails."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            yield stream
-    except OSError as error:
-        raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
-    except (UnicodeDecodeError, csv.Error):
-        raise InputError(f"cannot read {path}", value="it is not the text that it should be") from None
-
-
 def _believed(job: PhillyJob, place: str) -> PhillyJob:
     """Return the job. Raises InputError if it ran under a millisecond, or more than a century of one GPU."""
     if job.duration_s > 0.0 and not (job.duration_s >= _MIN_S and job.gpu_s <= A_CENTURY_S):
@@ -165,17 +153,12 @@ def _believed(job: PhillyJob, place: str) -> PhillyJob:
     return job
 
 
-def _csv_job(row: Mapping[Any, Any], place: str) -> PhillyJob:
-    # The key under which the reader keeps fields without a column.
-    surplus = row.get(None)
-    if surplus:
-        remedy = "a comma within a field must stand in quotes"
-        raise InputError(f"{place}: more fields than there are columns", value=surplus, remedy=remedy)
+def _csv_job(row: Mapping[str, str], place: str) -> PhillyJob:
     job = PhillyJob(
-        submitted_s=_seconds(row["timestamp"], f"{place}: timestamp"),
-        duration_s=_duration(row["duration"], f"{place}: duration"),
-        gpus=_gpus(row["num_gpus"], f"{place}: num_gpus"),
-        virtual_cluster=_text(row["cluster"], f"{place}: cluster"),
+        submitted_s=_seconds(row.get("timestamp"), f"{place}: timestamp"),
+        duration_s=_duration(row.get("duration"), f"{place}: duration"),
+        gpus=_gpus(row.get("num_gpus"), f"{place}: num_gpus"),
+        virtual_cluster=_text(row.get("cluster"), f"{place}: cluster"),
     )
     return _believed(job, place)
 

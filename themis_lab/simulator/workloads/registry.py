@@ -140,7 +140,7 @@ def _from_file(path: Path, seed: int, options: Mapping[str, Any]) -> Workload:
         table = Path(gavel.throughputs) if gavel.throughputs else path.parent / "throughputs.csv"
         bad = BadRows(skip=gavel.skip_bad_rows)
         jobs, throughputs = read_gavel_trace(path, bad), read_throughputs(table, gavel.gpu_type, bad)
-        return from_gavel(jobs, throughputs, seed, path.name, bad.gaps)
+        return from_gavel(jobs, throughputs, seed, path.name, bad)
     philly: PhillyOptions = build_options(PhillyOptions, options, path.name)
     read = read_philly_csv if path.suffix == ".csv" else read_philly_json
     trace = read(path, skip_bad_rows=philly.skip_bad_rows)

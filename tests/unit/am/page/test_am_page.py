@@ -30,6 +30,7 @@ from themis.clock import VirtualClock
 from themis.cluster import GpuId
 from themis.lifecycle import JobState
 from themis.wire import themis_pb2 as pb
+from themis.wire.app_document import app_document
 from themis.wire.values import app_to_message, cluster_to_message
 
 HOSTILE = "<script>alert(7)</script>\"'&"
@@ -117,9 +118,10 @@ class TestPages:
             status, _, body = await site.get("/status.json")
             document = json.loads(body, parse_constant=lambda name: pytest.fail(name))
             assert status == 200
-            assert (document["rho"], document["progress"], document["attempt"]) == (None, 0.25, 2)
+            assert (document["rho_themis"], document["progress"], document["attempt"]) == (None, 0.25, 2)
             assert document["jobs"][0]["loss"] is None
-            assert document["jobs"][1]["gpus"] == ["m0/0", "m0/1"]
+            assert document["jobs"][1]["gpus"] == 2
+            assert document["jobs"][1]["gpu_names"] == ["m0/0", "m0/1"]
             assert document["leases"][0]["expires_at_s"] == 1060.0
             assert document["jobs"][0]["hyper_parameters"] == {"lr": None}
 
@@ -127,6 +129,19 @@ class TestPages:
             state(rho=math.inf, jobs=(row("a", loss=math.nan, hyper_parameters={"lr": math.inf}), state().jobs[1])),
             scenario,
         )
+
+    def test_keys_that_rest_has_too_have_values_of_the_same_kind(self):
+        """A program that reads both needs one reader: REST's keys, and the few that only the app master knows."""
+        message = pb.AppStatus(spec=pb.AppSpec(jobs=[pb.JobSpec(job_id="job-0")]))
+        message.leases.add(lease_id=7, machine_id="m0")
+        rest, own = app_document(message), status_document(state())
+        assert set(own) - set(rest) == {"attempt", "now_s", "rho_themis"}
+        assert set(own["jobs"][1]) - set(rest["jobs"][0]) == {"gpu_names"}
+        assert set(own["leases"][0]) <= set(rest["leases"][0])
+        assert set(own["metric"]) == set(rest["metric"])
+        for key in set(own["jobs"][1]) & set(rest["jobs"][0]):
+            if None not in (own["jobs"][1][key], rest["jobs"][0][key]):
+                assert type(own["jobs"][1][key]) is type(rest["jobs"][0][key]), key
 
     def test_names_never_become_html(self, folder):
         jobs = (row(HOSTILE, state=HOSTILE, hyper_parameters={HOSTILE: HOSTILE}),)

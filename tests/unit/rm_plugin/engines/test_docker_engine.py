@@ -23,7 +23,7 @@ from themis.cluster import Cluster, DeviceType, Machine
 from themis.config.loader import fit
 from themis.config.rm_settings import RmSettings
 from themis.docker_host import DockerError, DockerHost
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 
 
 def cluster(*real, emulated=("e0",)):
@@ -312,6 +312,26 @@ def test_shutdown_reports_no_end(run):
 
     run(scenario)
     assert worlds[0].exits == []
+
+
+def test_shutdown_leaves_and_names_containers_that_cannot_be_removed(run, monkeypatch):
+    monkeypatch.setattr(docker_launcher, "_AGAIN_S", 0.01)
+
+    async def scenario(world):
+        await world.launcher.launch(world.order())
+        await world.launcher.launch(world.order("app-2"))
+        await world.launcher.kill("app-1")
+
+        def refuse(labels):
+            raise DockerError("the engine cannot remove it")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(docker_launcher, "STOP_LIMIT_S", 0.2)
+            patched.setattr(world.host, "remove_all", refuse)
+            with pytest.raises(UnreachableError, match="not all containers could be removed: 'app-2'"):
+                await world.launcher.shutdown()
+
+    run(scenario)
 
 
 @pytest.mark.parametrize(("user", "shown"), [("1234:5678", "1234:5678"), ("", f"{os.getuid()}:{os.getgid()}")])

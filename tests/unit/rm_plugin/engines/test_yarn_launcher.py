@@ -359,15 +359,35 @@ def test_attempts_that_the_site_took_are_told(living, code, taken):
     assert run(yarn, scenario) == (EngineAttempts(newest=4, taken=frozenset(taken)), taken)
 
 
-@pytest.mark.parametrize(("reply", "taken"), [(NodesReply(silent=("n1:8042",)), {3}), (("c1",), set())])
-def test_attempt_that_was_killed_while_its_node_did_not_answer_was_taken_by_the_site(living, reply, taken):
+SILENT = NodesReply(silent=("n1:8042",))
+
+
+@pytest.mark.parametrize(
+    ("replies", "nodes", "taken"),
+    [
+        ([SILENT] * 1000, ["n1:8042"], {3}),
+        # YARN takes the node for lost, and it is not asked any more.
+        ([SILENT, (), ()], ["n1:8042", None], {3}),
+        # One timeout: it answers again.
+        ([SILENT, ("c1",), ()], ["n1:8042"], set()),
+        ([("c1",), ()], ["n1:8042"], set()),
+    ],
+)
+def test_attempt_that_was_killed_while_its_node_does_not_answer_was_taken_by_the_site(
+    living, monkeypatch, replies, nodes, taken
+):
     """YARN takes the node for lost much later."""
     yarn = FakeYarn()
-    living.append(reply)
+    living.extend(replies)
+    monkeypatch.setattr(yarn_launcher, "DRAIN_LIMIT_S", 0.1)
 
     async def scenario(launcher, exits):
+        rest = iter(nodes)
+        last = [nodes[-1]]
+        launcher._node_addresses = lambda app_id, host: [node for node in [next(rest, last[0])] if node]
         await launcher.launch(order(attempt=3))
         await launcher.kill("app-1")
+        living.clear()
         return await launcher.attempts("app-1", 3)
 
     assert run(yarn, scenario) == EngineAttempts(newest=3, taken=frozenset(taken))
@@ -464,7 +484,7 @@ def test_ended_application_is_not_polled(living):
     yarn = FakeYarn()
     asked = []
     reports = yarn.reports
-    yarn.reports = lambda *, tags: asked.append(tags) or reports(tags=tags)
+    yarn.reports = lambda *, tags, states=(): asked.append(tags) or reports(tags=tags, states=states)
 
     async def scenario(launcher, exits):
         await launcher.launch(order())
@@ -475,9 +495,9 @@ def test_ended_application_is_not_polled(living):
         assert asked == []
         await launcher.launch(order(app_id="app-2"))
         await until(lambda: asked)
+        assert set(asked) == {("themis-app:app-2",)}
 
     run(yarn, scenario)
-    assert set(asked) == {("themis-app:app-2",)}
 
 
 def test_kill_by_operator_is_reported_as_kill(living):
@@ -563,9 +583,8 @@ def test_attempts_by_yarn_during_downtime_are_counted(living, known, tagged):
 
     async def first(launcher, exits):
         await launcher.launch(order(attempt=3))
-        launcher._apps.clear()
 
-    run(yarn, first)
+    asyncio.run(submitted(yarn, first))
     (app,) = yarn.apps.values()
     tags = app.tags if tagged else app.tags - {"themis-attempt:3"}
     yarn.apps[app.yarn_app_id] = replace(app, attempt=2, tags=tags)
@@ -667,6 +686,48 @@ def test_shutdown_continues_after_failed_kill(living, monkeypatch, caplog):
     assert launchers[0]._following.done()
     assert yarn.apps["application_17_0002"].state is AppState.KILLED
     assert "app-1 may still run in YARN" in caplog.text
+
+
+def test_shutdown_ends_applications_that_a_recovery_has_not_come_to(living):
+    yarn = FakeYarn()
+
+    async def former(launcher, exits):
+        await launcher.launch(order())
+
+    async def scenario(launcher, exits):
+        yarn.submit(replace(yarn.submissions[0], tags=frozenset({"themis-run:other", "themis-app:app-1"})))
+
+    asyncio.run(submitted(yarn, former))
+    run(yarn, scenario)
+    assert [app.state for app in yarn.apps.values()] == [AppState.KILLED, AppState.RUNNING]
+
+
+def test_shutdown_says_that_yarn_does_not_list_what_may_live(living, monkeypatch):
+    yarn = FakeYarn()
+
+    def unavailable(**filters):
+        raise UnreachableError("YARN is unavailable")
+
+    async def scenario(launcher, exits):
+        monkeypatch.setattr(yarn, "reports", unavailable)
+
+    with pytest.raises(UnreachableError, match="those that YARN does not list"):
+        run(yarn, scenario)
+
+
+def test_shutdown_leaves_and_names_an_application_whose_end_yarn_does_not_report(living, monkeypatch):
+    yarn = FakeYarn()
+    monkeypatch.setattr(yarn_launcher, "STOP_LIMIT_S", 0.2)
+    monkeypatch.setattr(yarn, "kill", lambda yarn_app_id, reason: None)
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        await launcher.launch(order("app-2"))
+        yarn.end("application_17_0002", AppState.FINISHED)
+        await until(lambda: exits)
+
+    with pytest.raises(UnreachableError, match="not all applications could be killed in YARN: 'app-1'"):
+        run(yarn, scenario)
 
 
 class AnswersGetLost(FakeYarn):

@@ -13,7 +13,7 @@ from web_cases import RmCase
 
 from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmExit, EngineAttempts
-from rm_plugin.service import app_masters
+from rm_plugin.service import app_masters, attempt_losses
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.status import app_status
@@ -220,7 +220,7 @@ def test_recovery_waits_for_unreachable_engine(tmp_path: Path, caplog) -> None:
         entry = await case.manager.submit(SPEC)
         engine.away_for, engine.lives = 3, True
         await case.manager.app_masters.recover()
-        assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
+        assert (entry.attempt, entry.attempt_losses.excused_attempts, len(engine.launched)) == (1, 0, 1)
         assert engine.away_for == 0
         assert caplog.text.count("app-0001 cannot be adopted yet") == 1
 
@@ -291,7 +291,7 @@ def test_attempt_that_never_started_is_not_counted(tmp_path: Path) -> None:
         for _ in range(case.manager.settings.am_max_attempts + 1):
             await case.manager.app_masters._take_by_force(entry, "the lease was not given back in time")
         engine.trouble = None
-        case.clock.advance_to(case.clock.now_s() + app_masters.LONGEST_PAUSE_S)
+        case.clock.advance_to(case.clock.now_s() + attempt_losses.LONGEST_PAUSE_S)
         await looked(case)
         (launch,) = engine.launched
         assert launch.attempts_left == case.manager.settings.am_max_attempts
@@ -331,11 +331,12 @@ def test_attempts_that_the_site_took_do_not_count(tmp_path: Path) -> None:
             return lambda change: case.manager.app_masters.note_next_attempt(change, entry, message, taken)
 
         await case.manager.changes.make(register(2, {1}))
-        assert (entry.failed_at_s, entry.excused_attempts) == ((), 1)
+        assert (entry.attempt_losses.failed_at_s, entry.attempt_losses.excused_attempts) == ((), 1)
         ended = AmExit(app_id=entry.app_id, attempt=3, restarts=2, pid=1, exit_code=1, taken=frozenset({1, 3}))
         await case.manager.app_masters.am_exited(ended)
-        assert (entry.state, len(entry.failed_at_s), entry.excused_attempts) == (AppState.ACCEPTED, 1, 2)
-        case.clock.advance_to(case.clock.now_s() + app_masters.FIRST_PAUSE_S)
+        losses = entry.attempt_losses
+        assert (entry.state, len(losses.failed_at_s), losses.excused_attempts) == (AppState.ACCEPTED, 1, 2)
+        case.clock.advance_to(case.clock.now_s() + attempt_losses.FIRST_PAUSE_S)
         await looked(case)
         assert (entry.attempt, engine.launched[-1].attempts_left) == (4, 1)
         await lose(case, entry)
@@ -351,10 +352,10 @@ def test_attempt_that_is_taken_by_force_from_a_dead_node_does_not_count(tmp_path
         entry = await case.manager.submit(SPEC)
         engine.taken = {1}
         await case.manager.app_masters._take_by_force(entry, "the app master is silent")
-        assert (entry.attempt, entry.failed_at_s, entry.excused_attempts) == (2, (), 1)
+        assert (entry.attempt, entry.attempt_losses.failed_at_s, entry.attempt_losses.excused_attempts) == (2, (), 1)
         assert entry.diagnostics == "attempt 1 was lost: the app master is silent; not counted as its failure"
         await case.manager.app_masters._take_by_force(entry, "the app master is silent")
-        assert (len(entry.failed_at_s), entry.excused_attempts) == (1, 1)
+        assert (len(entry.attempt_losses.failed_at_s), entry.attempt_losses.excused_attempts) == (1, 1)
         assert entry.diagnostics == "attempt 2 was lost: the app master is silent"
 
     run(scenario, tmp_path, None)
@@ -368,7 +369,7 @@ def test_attempts_taken_by_force_count_if_the_engine_does_not_answer(tmp_path: P
         engine.attempts = away
         entry = await case.manager.submit(SPEC)
         await case.manager.app_masters._take_by_force(entry, "the app master is silent")
-        assert len(entry.failed_at_s) == 1
+        assert len(entry.attempt_losses.failed_at_s) == 1
         assert "does not say how the attempts of app-" in caplog.text
 
     run(scenario, tmp_path, None)
@@ -381,6 +382,13 @@ class TestPausesBetweenAttempts:
     async def take(case, entry):
         ended = AmExit(app_id=entry.app_id, attempt=entry.attempt, pid=1, exit_code=-100, taken={entry.attempt})
         await case.manager.app_masters.am_exited(ended)
+
+    async def take_and_wait(self, rm, entry):
+        """Lose the attempt to the site, and return once the next one has started."""
+        await self.take(rm, entry)
+        rm.clock.advance_to(entry.attempt_losses.next_at_s)
+        rm.manager.app_masters.check_apps()
+        await until(lambda: rm.launcher.launched[-1].launch.attempt > entry.lost_attempt)
 
     async def pause_s(self, case, entry, engine):
         """Lose the attempt to the site. Return after how many seconds the next one starts."""
@@ -396,7 +404,7 @@ class TestPausesBetweenAttempts:
             entry = await case.manager.submit(SPEC)
             pauses_s = [await self.pause_s(case, entry, engine) for _ in range(10)]
             assert pauses_s == [0, 5, 10, 20, 40, 80, 160, 300, 300, 300]
-            assert (entry.failed_at_s, entry.excused_attempts) == ((), 10)
+            assert (entry.attempt_losses.failed_at_s, entry.attempt_losses.excused_attempts) == ((), 10)
 
         run(scenario, tmp_path, None)
 
@@ -484,6 +492,48 @@ class TestPausesBetweenAttempts:
 
         run(scenario, tmp_path, None)
 
+    def test_restart_of_the_service_keeps_the_rest_of_the_pause(self, tmp_path):
+        async def scenario():
+            async with memory_service(tmp_path) as former:
+                entry = await former.manager.submit(SPEC)
+                for _ in range(4):
+                    await self.take_and_wait(former, entry)
+                await self.take(former, entry)
+                lost_at_s = former.clock.now_s()
+            async with memory_service(tmp_path, store=former.store) as rm:
+                rm.clock.advance_to(lost_at_s + 30.0)
+                await rm.manager.app_masters.recover()
+                entry = rm.entries.get("mine")
+                assert entry.attempt_losses.fruitless_at_s[-1] == lost_at_s
+                assert rm.manager.waits_for(entry) == (
+                    "5 attempts in a row were lost without progress, so the next one starts 40 s after the last loss"
+                )
+                assert not rm.launcher.launched
+                rm.clock.advance_to(lost_at_s + 40.0)
+                rm.manager.app_masters.check_apps()
+                await until(lambda: rm.launcher.launched)
+                assert (entry.attempt, entry.attempt_losses.excused_attempts) == (6, 5)
+                lost = [event.detail["attempt"] for event in rm.store.events() if event.kind == "am_lost"]
+                assert lost == [1, 2, 3, 4, 5]
+
+        asyncio.run(asyncio.wait_for(scenario(), 20))
+
+    def test_attempt_that_a_stop_of_the_service_ended_is_not_in_the_row(self, tmp_path):
+        async def scenario():
+            async with memory_service(tmp_path) as former:
+                entry = await former.manager.submit(SPEC)
+                for _ in range(2):
+                    await self.take_and_wait(former, entry)
+                row = entry.attempt_losses.fruitless_at_s
+            async with memory_service(tmp_path, store=former.store) as rm:
+                rm.clock.advance_to(entry.attempt_losses.next_at_s)
+                await rm.manager.app_masters.recover()
+                entry = rm.entries.get("mine")
+                await until(lambda: rm.launcher.launched)
+                assert (entry.attempt, entry.attempt_losses.fruitless_at_s) == (4, row)
+
+        asyncio.run(asyncio.wait_for(scenario(), 20))
+
     def test_overdue_leases_are_taken_back_during_the_pause(self, tmp_path):
         async def scenario(case, engine):
             entry = await case.manager.submit(SPEC)
@@ -507,9 +557,9 @@ def test_restart_of_the_resource_manager_remembers_when_attempts_failed(tmp_path
         entry = await case.manager.submit(SPEC)
         await lose(case, entry)
         again = AppEntry.restored(entry.stored())
-        assert again.failed_at_s == entry.failed_at_s == (case.clock.now_s(),)
+        assert again.attempt_losses.failed_at_s == entry.attempt_losses.failed_at_s == (case.clock.now_s(),)
         old = entry.stored()
-        assert AppEntry.restored(replace(old, final={"excused_attempts": 1})).failed_at_s == ()
+        assert AppEntry.restored(replace(old, final={"excused_attempts": 1})).attempt_losses.failed_at_s == ()
 
     run(scenario, tmp_path, None)
 
@@ -560,7 +610,7 @@ def test_recovery_starts_app_that_never_started(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = case.app("mine")
         await case.manager.app_masters.recover()
-        assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
+        assert (entry.attempt, entry.attempt_losses.excused_attempts, len(engine.launched)) == (1, 0, 1)
 
     run(scenario, tmp_path, None)
 
@@ -575,8 +625,8 @@ def test_recovery_adopts_living_app_masters_and_restarts_others(tmp_path: Path) 
                 rm.launcher.living = {app_id: living[app_id] for app_id in ("app-0001", "app-0003")}
                 await rm.manager.app_masters.recover()
                 assert [am.app_id for am in rm.launcher.launched] == ["app-0002"]
-                attempts = {entry.app_id: (entry.attempt, entry.excused_attempts) for entry in rm.entries}
-        assert attempts == {"app-0001": (1, 0), "app-0002": (2, 1), "app-0003": (1, 0)}
+                attempts = [(entry.attempt, entry.attempt_losses.excused_attempts) for entry in rm.entries]
+        assert attempts == [(1, 0), (2, 1), (1, 0)]
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
 

@@ -9,6 +9,7 @@ from web_cases import RmCase
 from rm_plugin.engines.inventory import FixedInventory, Node
 from rm_plugin.engines.port import AmExit, EngineAttempts
 from rm_plugin.service import nodes
+from rm_plugin.service.attempt_losses import AttemptLosses
 from rm_plugin.service.nodes import NodeWatch
 from themis.answered_time import AnsweredTime
 from themis.errors import UnreachableError
@@ -160,14 +161,15 @@ def test_engine_that_keeps_silent_is_away(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("after_s", "state"), [(5.0, AppState.ACCEPTED), (120.0, AppState.FAILED)])
 def test_attempt_lost_just_after_an_outage_does_not_count(tmp_path, after_s, state):
     async def scenario(case):
-        case.entry.failed_at_s, case.entry.attempt = (case.clock.now_s(),), 2
+        case.entry.attempt_losses, case.entry.attempt = AttemptLosses(failed_at_s=(case.clock.now_s(),)), 2
         case.engine.trouble = UnreachableError("YARN is unavailable")
         await case.watch.look()
         case.engine.trouble = None
         await case.watch.look()
         case.clock.advance_to(case.clock.now_s() + after_s)
         await case.masters.am_exited(AmExit(app_id=case.entry.app_id, attempt=2, pid=1, exit_code=1))
-        assert (case.entry.state, len(case.entry.failed_at_s)) == (state, 2 if state is AppState.FAILED else 1)
+        failures = len(case.entry.attempt_losses.failed_at_s)
+        assert (case.entry.state, failures) == (state, 2 if state is AppState.FAILED else 1)
 
     run(scenario, tmp_path)
 

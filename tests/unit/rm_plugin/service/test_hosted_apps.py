@@ -469,7 +469,7 @@ class TestResting:
             entry.page_url, entry.grant_limit = "http://there/", GrantLimit(gpus=1, until_s=math.inf)
             await service.send(entry, session, rest=pb.Rest(view=view))
             await until(lambda: entry.app_id not in service.launcher.living)
-            assert (entry.page_url, entry.grant_limit, entry.excused_attempts) == ("", NO_GRANT_LIMIT, 1)
+            assert (entry.page_url, entry.grant_limit, entry.attempt_losses.excused_attempts) == ("", NO_GRANT_LIMIT, 1)
             assert (entry.state, entry.session, entry.app_id in service.manager.hosted) == ("ACCEPTED", None, True)
             assert shown_state(app_status(service.manager, entry, whole=True)) == WAITING
             with pytest.raises(InputError, match="over"):
@@ -477,7 +477,8 @@ class TestResting:
             await service.rounds._play(["test"])
             await until(lambda: len(service.launcher.launched) == 2)
             await service.manager.register(registration(entry))
-            assert (entry.state, entry.attempt, entry.failed_at_s, entry.resting_view) == ("RUNNING", 2, (), b"")
+            assert (entry.state, entry.attempt, entry.resting_view) == ("RUNNING", 2, b"")
+            assert not entry.attempt_losses.failed_at_s
             service.check()
             await service.manager.hosted.close()
 
@@ -531,7 +532,7 @@ class TestResting:
             second = case(tmp_path, store=store)
             assert await second.manager.app_masters.recover() == 0
             again = second.entries.get(entry.app_id)
-            assert (again.heartbeat.unmet_gpus, again.failed_at_s) == (unmet_gpus, ())
+            assert (again.heartbeat.unmet_gpus, again.attempt_losses.failed_at_s) == (unmet_gpus, ())
             assert [am.attempt for am in second.launcher.launched] == ([2] if is_granted else [])
             assert (again.app_id in second.manager.hosted) == (not is_granted)
             await second.manager.hosted.close()

@@ -1,9 +1,10 @@
-"""A round waits while answers come in, and the last report of a late app counts for a while."""
+"""A round waits while answers come in. The last report of an app spares a question, and counts for a late app."""
 
 import asyncio
 import time
 
 import pytest
+from msgspec.structs import replace
 from service_cases import _DEMAND, _PHASE, CLUSTER, SPEC, answer
 
 from rm_plugin.arbiter.core import Arbiter, LeasePolicy
@@ -12,8 +13,9 @@ from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.round_runner import answered
-from themis.bids import AppReport, PlacedGang
+from themis.bids import AppReport, PlacedGang, RhoOf
 from themis.cluster import Allocation, Level
+from themis.wire import themis_pb2 as pb
 
 KEEP_S = 30.0
 
@@ -69,7 +71,72 @@ def test_app_that_ended_is_forgotten(arbiter):
     last.take(first, {"a": report("a", first.round_id)})
     arbiter.end_app("a", now_s=101.0, reason="the app ended")
     last.take(arbiter.begin_round(101.0)[0], {})
-    assert not last._reports
+    assert not last._last
+
+
+@pytest.mark.parametrize(("at_s", "spared"), [(100.0, True), (101.0, True), (101.1, False)])
+def test_app_is_not_asked_again_within_a_heartbeat(arbiter, at_s, spared):
+    last = LastReports(KEEP_S)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    later, _ = arbiter.begin_round(at_s)
+    last.take(later, {})
+    expected = {"a": report("a", later.round_id)} if spared else {}
+    assert last.recent(later, ["a", "b"], 1.0, RhoOf.NO_APP) == expected
+
+
+def test_app_with_news_is_asked_until_it_reports(arbiter):
+    last = LastReports(KEEP_S)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    last.note_news("a")
+    assert last.recent(first, ["a"], 1.0, RhoOf.NO_APP) == {}
+    assert last.of_late(first, ["a"])
+    last.take(first, {"a": report("a", first.round_id)})
+    assert last.recent(first, ["a"], 1.0, RhoOf.NO_APP)
+
+
+def test_app_is_asked_if_the_policy_uses_its_rho_or_the_machines_are_others(arbiter):
+    last = LastReports(KEEP_S)
+    arbiter.add_app("b", now_s=0.0)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id), "b": _wanting("b", first.round_id)})
+    assert last.recent(first, "ab", 1.0, RhoOf.NO_APP).keys() == {"a", "b"}
+    assert last.recent(first, "ab", 1.0, RhoOf.APPS_WITH_DEMAND).keys() == {"a"}
+    assert last.recent(first, "ab", 1.0, RhoOf.EVERY_APP) == {}
+    other = replace(first, cluster=replace(first.cluster))
+    assert last.recent(other, "ab", 1.0, RhoOf.NO_APP) == {}
+
+
+def test_rounds_in_a_row_ask_an_app_once_unless_it_has_news(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, session = await rm.registered(SPEC)
+            answering = asyncio.ensure_future(answer(rm, entry, session))
+
+            async def is_asked():
+                await rm.rounds._play(["test"])
+                reported = [event.detail for event in rm.store.events() if event.kind == "round_reported"][-1]
+                assert not reported["absent"]
+                assert reported["rho"] == {entry.app_id: 2.0}
+                assert reported.get("not_asked", []) in ([], [entry.app_id])
+                return "not_asked" not in reported
+
+            assert await is_asked()
+            # It has a GPU now.
+            assert await is_asked()
+            assert not await is_asked()
+            assert not await is_asked()
+            await rm.manager.receive(entry, session, pb.AmMessage(id=100, heartbeat=pb.Heartbeat(unmet_gpus=1)))
+            assert await is_asked()
+            await rm.manager.receive(entry, session, pb.AmMessage(id=101, heartbeat=pb.Heartbeat(unmet_gpus=1)))
+            assert not await is_asked()
+            rm.clock.advance_to(rm.clock.now_s() + rm.manager.heartbeat_s() + 0.1)
+            assert await is_asked()
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_late_app_gets_gpus_by_its_last_report(tmp_path):
@@ -84,6 +151,8 @@ def test_late_app_gets_gpus_by_its_last_report(tmp_path):
             answering.cancel()
             wanted = _wanting(entry.app_id, snapshot.round_id)
             rm.rounds._last_reports.take(snapshot, {entry.app_id: wanted})
+            # Longer ago than a heartbeat, so that the round asks.
+            rm.clock.advance_to(snapshot.now_s + rm.manager.heartbeat_s() + 0.1)
             rm.arbiter.close_gpus(frozenset())
             rm.rounds.trigger("test")
             await until(lambda: bool(rm.arbiter.table.live))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service_cases import ServiceCase
+from service_cases import ServiceCase, job_event
 
 from rm_plugin.arbiter.core import MASTER_UNAVAILABLE
 from rm_plugin.service import recorder
@@ -107,6 +107,20 @@ def test_round_that_did_not_end_is_open():
         ("round_started", "", 0.0, {"round_id": 2}),
     )
     assert (summary.open_rounds, summary.last_round) == ({2}, 2)
+
+
+def test_lease_id_in_an_event_of_an_app_master_takes_no_ids_from_leases():
+    """The next id would not fit the store, so no GPU could be leased any more after the next start."""
+
+    async def scenario():
+        store = MemoryStore()
+        case = ServiceCase(store)
+        entry, session = await case.started("mine")
+        await case.send(entry, session, job_event=job_event(detail=f'{{"lease_id": {2**63 - 1}}}'))
+        assert case.recorder.events(0, entry.app_id, 100)[-1].detail["lease_id"] == 2**63 - 1
+        assert ServiceCase(store).recorder.summary.last_lease == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"sequence":"x"}', '{"format":99,"sequence":5}'])

@@ -53,7 +53,7 @@ REFUSED = [
     *[{"job_event": job_event(kind, "{}")} for kind in (*RM_KINDS, "client", "", "x" * 100_000)],
     *[{"job_event": changed(job_event(), time_s=time_s)} for time_s in (math.nan, math.inf, -1.0, 4e9)],
     {"job_event": changed(job_event(), job_id="job-7")},
-    {"job_event": job_event("job_state", '{"state": "GONE"}')},
+    *[{"job_event": job_event("job_state", f'{{"state": {state}}}')} for state in ('"GONE"', "[]", "{}", "1", "null")],
     *[
         {"job_event": job_event(detail=detail)}
         for detail in ("[1]", "{", '{"a": ' + NESTED + "}", "[" * 100_000, '{"a": "\\ud800"}', '{"job_id": "job-1"}')

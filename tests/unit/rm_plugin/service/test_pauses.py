@@ -204,7 +204,7 @@ class TestPauseInAnEngine:
             assert not rm.launcher.living
             await rm.manager.resume(entry.app_id)
             assert rm.launcher.living[entry.app_id].launch.attempt == 2
-            assert not entry.failed_at_s
+            assert not entry.attempt_losses.failed_at_s
 
         run(tmp_path, scenario)
 
@@ -237,7 +237,7 @@ class TestPauseInAnEngine:
             await until(lambda: entry.state is AppState.PAUSED)
             assert not rm.launcher.living
             assert not rm.arbiter.table.live
-            assert not entry.failed_at_s
+            assert not entry.attempt_losses.failed_at_s
             # One line as the outage begins, and one as it ends: no traceback for each try.
             assert [(record.levelname, record.exc_info) for record in caplog.records] == [
                 ("WARNING", None),
@@ -392,7 +392,7 @@ class TestRestart:
                 if stops:
                     await finish(after, entry, session)
                 await until(lambda: entry.state is AppState.PAUSED)
-                assert (entry.diagnostics, entry.failed_at_s) == ("paused by carol", ())
+                assert (entry.diagnostics, entry.attempt_losses.failed_at_s) == ("paused by carol", ())
                 assert not after.arbiter.table.live
                 assert stops or not after.launcher.living
 
@@ -407,7 +407,7 @@ class TestRestart:
             await after.manager.app_masters.recover()
             again = after.entries.get(entry.app_id)
             assert again.state is AppState.PAUSED
-            assert not again.failed_at_s
+            assert not again.attempt_losses.failed_at_s
             await after.close()
 
         run(tmp_path, scenario)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from service_cases import app, registration
 
-from rm_plugin.service import app_masters
+from rm_plugin.service import app_masters, attempt_losses
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.session_service import ArbiterService
 from themis.bids import PlacedGang
@@ -83,7 +83,7 @@ class TestSeveralApps:
         async def check(rm, apps):
             gone = apps["gone"]
             assert launched(rm) == [(gone.app_id, 2)]
-            assert (gone.state, gone.excused_attempts) == (AppState.ACCEPTED, 1)
+            assert (gone.state, gone.attempt_losses.excused_attempts) == (AppState.ACCEPTED, 1)
             (lost,) = [event for event in rm.store.events(app_id=gone.app_id) if event.kind == "am_lost"]
             reason = "it was gone when the ResourceManager came back; not counted as its failure"
             assert lost.detail == {"attempt": 1, "reason": reason}
@@ -248,7 +248,7 @@ def test_app_fails_once_its_last_attempt_is_lost(tmp_path, attempts):
                 assert not entry.ended
                 await rm.manager.register(registration(entry))
                 await rm.launcher.end(entry.app_id, 7)
-                rm.clock.advance_to(rm.clock.now_s() + app_masters.FIRST_PAUSE_S)
+                rm.clock.advance_to(rm.clock.now_s() + attempt_losses.FIRST_PAUSE_S)
                 rm.manager.app_masters.check_apps()
             await until(lambda: entry.ended)
             assert entry.state is AppState.FAILED
@@ -474,7 +474,7 @@ class TestSession:
                 first = pb.AmMessage(register=registration(entry, attempt=2, pid=5))
                 replies = ArbiterService(rm.manager).Session(Stream(first), Context())
                 assert (await anext(replies)).WhichOneof("body") == "registered"
-                assert (entry.registered_attempt, len(entry.failed_at_s)) == (2, failures)
+                assert (entry.registered_attempt, len(entry.attempt_losses.failed_at_s)) == (2, failures)
                 await replies.aclose()
 
         run(scenario)

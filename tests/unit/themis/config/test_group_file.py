@@ -91,6 +91,32 @@ def test_code_is_packed_from_beside_the_group_file(tmp_path: Path, monkeypatch: 
     assert (set(files_in(program.code)), program.python) == ({"train.py"}, "/opt/env/bin/python3")
 
 
+@pytest.mark.parametrize("named", ["env/requirements.txt", "./env/requirements.txt"])
+def test_requirements_are_a_file_of_the_code(tmp_path: Path, named: str) -> None:
+    (tmp_path / "training" / "env").mkdir(parents=True)
+    (tmp_path / "training" / "env" / "requirements.txt").write_text("numpy\n")
+    group = tmp_path / "g.yaml"
+    group.write_text(f"{{name: a, command: python3 train.py, code: ./training, requirements: {named}}}")
+    assert load_group(group).program.requirements == named
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        ("requirements: requirements.txt", "requirements is a file of the code that travels: 'requirements.txt'"),
+        ("code: ., requirements: other.txt", "the requirements file is not in the code: 'other.txt'"),
+        ("code: ., requirements: /etc/hostname", "the requirements file is not in the code: '/etc/hostname'"),
+        ("code: ., requirements: ../g.yaml", "the requirements file is not in the code: '../g.yaml'"),
+    ],
+)
+def test_requirements_that_do_not_travel_are_refused(tmp_path: Path, keys: str, wrong: str) -> None:
+    group = tmp_path / "g.yaml"
+    group.write_text(f"{{name: a, command: python3 train.py, {keys}}}")
+    with pytest.raises(InputError) as refused:
+        load_group(group)
+    assert wrong in str(refused.value)
+
+
 def test_values_keep_the_type_that_the_file_gives_them() -> None:
     app = build(MINIMAL + "hyper_parameters: [{a: 1, b: 1.0, c: true, d: text, e: '1', f: 2e3}]\n")
     values = app.jobs[0].hyper_parameters

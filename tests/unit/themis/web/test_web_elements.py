@@ -89,6 +89,8 @@ def test_durations_for_people(seconds, shown):
 
 def test_shares_and_times_for_people():
     assert [percent(share) for share in (0.999, 1.0, None, math.nan)] == ["99 %", "100 %", "-", "-"]
+    # A program may log any number as its accuracy.
+    assert [percent(share) for share in (math.inf, 1e308, -1e308)] == ["-", "-", "-"]
     assert (from_now(15.0, 10.0), from_now(10.0, 15.0)) == ("in 5.0 s", "5.0 s ago")
 
 

@@ -51,6 +51,17 @@ def test_lists_have_the_same_values_as_the_app():
     assert listed == {key: whole[key] for key in listed}
 
 
+def test_a_list_of_the_command_has_null_for_what_lists_do_not_have():
+    def both(page_state, entry):
+        return tuple(app_status(page_state.manager, entry, whole=whole) for whole in (False, True))
+
+    status, whole = seen_by(OPERATOR, both)
+    listed, document = shown.listed_document(status), shown.app_document(whole)
+    assert document["leases"] and document["folder"]
+    assert {key for key in document if listed[key] != document[key]} <= {*shown.NOT_IN_LISTS, "waiting"}
+    assert [listed[key] for key in shown.NOT_IN_LISTS] == [None] * len(shown.NOT_IN_LISTS)
+
+
 def test_other_readers_get_null_for_what_is_private():
     document = seen_by(OTHER, app_document)
     assert [document[key] for key in PRIVATE] == [None] * len(PRIVATE)
