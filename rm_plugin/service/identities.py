@@ -32,6 +32,8 @@ LOCAL_TOKEN_S = 600.0
 MAX_CALLS, CALLS_PER_S = 1_000.0, 50.0
 """Calls and requests of pages of a user, or of all unknown readers of a network: at most at once, and each second
 after that."""
+SEARCH_CALLS = 10.0
+"""As so many calls counts a search, which looks at every app, archived ones too."""
 
 ACTION_STEP_S = 300
 """Seconds after which pages carry a new text for actions. One is valid for one to two of these steps."""
@@ -122,26 +124,26 @@ class Identities:
         if not token.startswith(LOCAL + "."):
             self.of_token(token)
 
-    def count_call(self, caller: Identity) -> None:
-        """Count a call of a user. Administrators are trusted.
+    def count_call(self, caller: Identity, calls: float = 1.0) -> None:
+        """Count a call of a user, as `calls` of them. Administrators are trusted.
 
         Raises:
             TooManyCallsError: The user calls too often. One who floods the service must not slow the others down.
         """
         if not caller.is_admin:
-            self._count(f"user {caller.user}", caller.user)
+            self._count(f"user {caller.user}", caller.user, calls)
 
-    def count_stranger(self, address: str) -> None:
-        """Count a request of a reader who is not known, by the network that the request comes from.
+    def count_stranger(self, address: str, calls: float = 1.0) -> None:
+        """Count a request of a reader who is not known, as `calls`, by the network that the request comes from.
 
         Raises:
             TooManyCallsError: Too many come from there.
         """
         network = network_of(address)
-        self._count(f"network {network}", f"readers without a token at {network}")
+        self._count(f"network {network}", f"readers without a token at {network}", calls)
 
-    def _count(self, key: str, who: str) -> None:
-        if not self._calls.take(key, self._clock.now_s()):
+    def _count(self, key: str, who: str, calls: float) -> None:
+        if not self._calls.take(key, self._clock.now_s(), calls):
             remedy = f"call at most {CALLS_PER_S:g} times a second"
             raise TooManyCallsError("too many calls", value=who, remedy=remedy)
 

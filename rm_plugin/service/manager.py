@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import re
@@ -129,6 +130,8 @@ class ResourceManager:
         self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
         self._check_owner = check_owner
+        # One search of the archive at a time: others who read the store wait for one at most.
+        self._searching = asyncio.Lock()
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self.hooks = Hooks(settings.hooks, self.changes, self.find, lambda: self.page_url)
@@ -442,7 +445,8 @@ class ResourceManager:
         has_ended, key = mark_key(after)
         # One more than the page holds shows whether there is another page.
         size, below = page_size(limit) + 1, -key if has_ended else math.inf
-        archived = await self.recorder.archived_apps(below, states, words, size)
+        async with self._searching if words else contextlib.nullcontext():
+            archived = await self.recorder.archived_apps(below, states, words, size)
         everything = {entry.app_id: entry for entry in (*archived, *kept)}
         return app_page(sorted(everything.values(), key=list_key), states=states, after=after, limit=limit)
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from themis.addresses import network_of
+from themis.peers import least_needed
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -30,8 +29,7 @@ HANDSHAKE_S = 10.0
 class BoundedConnections:
     """Makes the protocol of each new connection, for `loop.create_server`.
 
-    One peer may have all of them. A further connection then takes the place of the oldest one of the peer that has the
-    most. So a peer that takes all keeps nobody out: others get their share, and so does whoever shares its address.
+    One peer may have all of them. A further connection then takes the place of another one (`least_needed`).
 
     Args:
         server: Answers the requests.
@@ -51,10 +49,7 @@ class BoundedConnections:
         """Let the server answer at a connection, and end another one if there are too many."""
         self._open = [known for known in self._open if not known.is_closing()]
         if len(self._open) >= MAX_CONNECTIONS:
-            by_peer: dict[str, list[asyncio.Transport]] = defaultdict(list)
-            for known in self._open:
-                by_peer[_peer(known)].append(known)
-            max(by_peer.values(), key=len)[0].abort()
+            least_needed(self._open).abort()
         self._open.append(transport)
         protocol: asyncio.BaseProtocol = self._server()
         if self._tls is not None:
@@ -72,9 +67,3 @@ class _Arrival(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._connections.take(transport)
-
-
-def _peer(transport: asyncio.Transport) -> str:
-    # A connection may have ended before its peer could be asked for.
-    address, *_ = transport.get_extra_info("peername") or ("",)
-    return network_of(address)

@@ -16,11 +16,19 @@ from pathlib import Path
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
 from themis.files import open_regular
+from themis.peers import least_needed
 
 LOG = logging.getLogger("themis.am.hosts")
 
 MIRRORED = ("history.jsonl",)
 """Files in a job's folder of which the app master keeps a copy."""
+
+
+MAX_UNPROVEN = 64
+"""Connections without a proof at a time. Whoever reaches the port can open some, and each has a file handle here."""
+
+WELCOME_S = 10.0
+"""Seconds that a task host has to prove itself; it tries again."""
 
 
 def _ignore(peak_mb: float) -> None:
@@ -64,6 +72,7 @@ class TaskHosts:
 
     def __init__(self) -> None:
         self._hosts: dict[str, HostState] = {}
+        self._unproven: list[asyncio.WriteTransport] = []
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str) -> int:
@@ -193,7 +202,7 @@ class TaskHosts:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         state: HostState | None = None
         try:
-            state = await self._welcome(reader, writer)
+            state = await self._proven(reader, writer)
             while state is not None and (frame := await frames.read(reader)) is not None:
                 self._take(state, frame)
         except (ConnectionError, OSError) as error:
@@ -202,6 +211,21 @@ class TaskHosts:
             if state is not None and state.writer is writer:
                 state.writer = None
             writer.close()
+
+    async def _proven(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HostState | None:
+        """Do as `_welcome`, for a limited time and not for too many connections at once."""
+        if len(self._unproven) >= MAX_UNPROVEN:
+            ended = least_needed(self._unproven)
+            self._unproven.remove(ended)
+            ended.abort()
+        transport = writer.transport
+        self._unproven.append(transport)
+        try:
+            async with asyncio.timeout(WELCOME_S):
+                return await self._welcome(reader, writer)
+        finally:
+            if transport in self._unproven:
+                self._unproven.remove(transport)
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HostState | None:
         hello = await frames.read(reader)

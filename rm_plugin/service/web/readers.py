@@ -8,7 +8,7 @@ import binascii
 
 from aiohttp import web
 
-from rm_plugin.service.identities import Identities, user_name
+from rm_plugin.service.identities import SEARCH_CALLS, Identities, user_name
 from themis.identity import Identity, NoIdentityError, token_of
 from themis.web.local_peer import is_loopback_name, local_peer_uid
 
@@ -18,15 +18,18 @@ _BASIC = "Basic "
 async def reader_of(request: web.Request, identities: Identities) -> Identity | None:
     """Return the reader of a page as `_known_reader` does, and count the request: of a user, or of an address.
 
+    A request with a `search` counts as several.
+
     Raises:
         NoIdentityError: As `_known_reader`.
         TooManyCallsError: The user, or the network of a reader who is not known, asks too often.
     """
     reader = await _known_reader(request, identities)
+    calls = SEARCH_CALLS if request.query.get("search") else 1.0
     if reader is None:
-        identities.count_stranger(request.remote or "")
+        identities.count_stranger(request.remote or "", calls)
     else:
-        identities.count_call(reader)
+        identities.count_call(reader, calls)
     return reader
 
 

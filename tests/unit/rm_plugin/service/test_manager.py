@@ -594,6 +594,30 @@ class TestArchivedApps:
 
         run(tmp_path, scenario, retention={"keep_apps": 0})
 
+    def test_one_search_at_a_time_reads_the_archive(self, tmp_path, monkeypatch):
+        """Others who read the store wait for one search at most."""
+
+        async def scenario(rm):
+            await ended(rm, "old")
+            await archived(rm)
+            search, together = rm.manager.recorder.archived_apps, []
+
+            async def noted(*words):
+                together.append(+1)
+                await asyncio.sleep(0.01)
+                found = await search(*words)
+                at_once.append(sum(together))
+                together.append(-1)
+                return found
+
+            at_once: list[int] = []
+            monkeypatch.setattr(rm.manager.recorder, "archived_apps", noted)
+            pages = await asyncio.gather(*(rm.manager.page_of_apps(search="old") for _ in range(5)))
+            assert [page.entries[0].spec.name for page in pages] == ["old"] * 5
+            assert at_once == [1] * 5
+
+        run(tmp_path, scenario, retention={"keep_apps": 0})
+
     def test_search_goes_through_all_archived_apps(self, tmp_path):
         """More than are read at a time for a page of one."""
 

@@ -18,6 +18,7 @@ from rm_plugin.service.authentication import Authentication
 from rm_plugin.service.budget import Budgets
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.grant_limit import GrantLimit
+from rm_plugin.service.identities import SEARCH_CALLS
 from rm_plugin.service.memory_service import memory_service
 from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.page_state import PageState
@@ -231,6 +232,22 @@ def test_readers_beyond_their_limit_cause_no_search_for_an_app():
                     ) as reply:
                         assert reply.status in (200, 302, 401, 404, 429), path
         assert searches == []
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize("path", ["apps", "api/v1/apps"])
+def test_search_counts_as_several_requests(path):
+    async def scenario():
+        case = private_case()
+        case.manager.identities._calls = Budgets(SEARCH_CALLS + 1, 1e-9)
+        async with served(case) as site:
+            for headers in readers(case):
+                answers = []
+                for query in ("?search=mine", "?search=mine", "", ""):
+                    async with site.session.get(site.url + path + query, headers=headers) as reply:
+                        answers.append(reply.status)
+                assert answers == [200, 429, 200, 429]
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 

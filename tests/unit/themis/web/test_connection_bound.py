@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from rm_plugin.service.certificates import init_tls
+from themis import peers
 from themis.web import answers, connections
 from themis.web.answers import listen, site, text_answer
 
@@ -89,7 +90,7 @@ def test_peer_that_takes_all_connections_keeps_nobody_out(monkeypatch):
 def test_peer_with_fewer_connections_keeps_them_when_another_takes_more(monkeypatch):
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
     # On one machine there are two networks of loopback.
-    monkeypatch.setattr(connections, "network_of", lambda address: address)
+    monkeypatch.setattr(peers, "network_of", lambda address: address)
 
     async def attack(port):
         mine = await opened(port, REQUEST, source="127.0.0.2")
