@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -13,11 +13,12 @@ from themis.values import Value
 
 
 class _Last(Value, frozen=True):
-    """A report, and the app and the cluster when it was made."""
+    """A report, with the app, the cluster and what the engine was believed to grant the app when it was made."""
 
     report: AppReport
     app: AppStanding
     cluster: Cluster
+    grantable_gpus: int | None
     at_s: float
 
 
@@ -35,10 +36,12 @@ class LastReports:
 
     Args:
         keep_s: How long the last report of an app counts that was asked and is late, in seconds.
+        grantable_gpus: The most GPUs that an app can be granted now; None without a limit.
     """
 
-    def __init__(self, keep_s: float) -> None:
+    def __init__(self, keep_s: float, grantable_gpus: Callable[[str], int | None]) -> None:
         self._keep_s = keep_s
+        self._grantable_gpus = grantable_gpus
         self._last: dict[str, _Last] = {}
         self._outdated: set[str] = set()
 
@@ -47,7 +50,8 @@ class LastReports:
         newest: dict[str, _Last] = {}
         for app in snapshot.apps:
             if app.app_id in reports:
-                newest[app.app_id] = _Last(reports[app.app_id], app, snapshot.cluster, snapshot.now_s)
+                grantable_gpus = self._grantable_gpus(app.app_id)
+                newest[app.app_id] = _Last(reports[app.app_id], app, snapshot.cluster, grantable_gpus, snapshot.now_s)
             elif app.app_id in self._last:
                 newest[app.app_id] = self._last[app.app_id]
         self._last = newest
@@ -69,6 +73,7 @@ class LastReports:
             for app_id, last in self._of_same_gpus(snapshot, app_ids, age_s)
             if app_id not in self._outdated
             and last.cluster is snapshot.cluster
+            and last.grantable_gpus == self._grantable_gpus(app_id)
             and not rho_of.asks(last.report.demands)
         }
 

@@ -109,7 +109,7 @@ class RoundRunner:
             entries, settings.auction.bundle_rule, lambda: arbiter.gpus_available, grantable_gpus
         )
         self._heartbeat_s = heartbeat_s
-        self._last_reports = LastReports(settings.am_expiry_s)
+        self._last_reports = LastReports(settings.am_expiry_s, lambda app_id: grantable_gpus(entries.get(app_id)))
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
 

@@ -33,7 +33,7 @@ def arbiter():
 
 @pytest.mark.parametrize(("at_s", "counts"), [(129.0, True), (130.0, True), (131.0, False)])
 def test_last_report_counts_for_a_bounded_time(arbiter, at_s, counts):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     first, _ = arbiter.begin_round(100.0)
     last.take(first, {"a": report("a", first.round_id)})
     later, _ = arbiter.begin_round(at_s)
@@ -42,7 +42,7 @@ def test_last_report_counts_for_a_bounded_time(arbiter, at_s, counts):
 
 
 def test_last_report_does_not_count_once_the_app_holds_other_gpus(arbiter):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     first, _ = arbiter.begin_round(100.0)
     last.take(first, {"a": report("a", first.round_id)})
     gang = PlacedGang(gpus=Allocation((("m0", 1),)), level=Level.SLOT)
@@ -52,7 +52,7 @@ def test_last_report_does_not_count_once_the_app_holds_other_gpus(arbiter):
 
 
 def test_last_report_does_not_count_once_its_gpus_are_on_offer(arbiter):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     first, _ = arbiter.begin_round(100.0)
     gang = PlacedGang(gpus=Allocation((("m0", 1),)), level=Level.SLOT)
     arbiter.settle(RoundResult(snapshot=first, decision=Decision(auction={"a": (gang,)})), now_s=100.0)
@@ -66,7 +66,7 @@ def test_last_report_does_not_count_once_its_gpus_are_on_offer(arbiter):
 
 
 def test_app_that_ended_is_forgotten(arbiter):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     first, _ = arbiter.begin_round(100.0)
     last.take(first, {"a": report("a", first.round_id)})
     arbiter.end_app("a", now_s=101.0, reason="the app ended")
@@ -76,7 +76,7 @@ def test_app_that_ended_is_forgotten(arbiter):
 
 @pytest.mark.parametrize(("at_s", "spared"), [(100.0, True), (101.0, True), (101.1, False)])
 def test_app_is_not_asked_again_within_a_heartbeat(arbiter, at_s, spared):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     first, _ = arbiter.begin_round(100.0)
     last.take(first, {"a": report("a", first.round_id)})
     later, _ = arbiter.begin_round(at_s)
@@ -86,7 +86,7 @@ def test_app_is_not_asked_again_within_a_heartbeat(arbiter, at_s, spared):
 
 
 def test_app_with_news_is_asked_until_it_reports(arbiter):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     first, _ = arbiter.begin_round(100.0)
     last.take(first, {"a": report("a", first.round_id)})
     last.note_news("a")
@@ -97,7 +97,7 @@ def test_app_with_news_is_asked_until_it_reports(arbiter):
 
 
 def test_app_is_asked_if_the_policy_uses_its_rho_or_the_machines_are_others(arbiter):
-    last = LastReports(KEEP_S)
+    last = LastReports(KEEP_S, {}.get)
     arbiter.add_app("b", now_s=0.0)
     first, _ = arbiter.begin_round(100.0)
     last.take(first, {"a": report("a", first.round_id), "b": _wanting("b", first.round_id)})
@@ -106,6 +106,16 @@ def test_app_is_asked_if_the_policy_uses_its_rho_or_the_machines_are_others(arbi
     assert last.recent(first, "ab", 1.0, RhoOf.EVERY_APP) == {}
     other = replace(first, cluster=replace(first.cluster))
     assert last.recent(other, "ab", 1.0, RhoOf.NO_APP) == {}
+
+
+def test_app_is_asked_if_the_engine_grants_it_another_number_of_gpus(arbiter):
+    limits = {"a": 2}
+    last = LastReports(KEEP_S, limits.get)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    assert last.recent(first, ["a"], 1.0, RhoOf.NO_APP)
+    limits.clear()
+    assert last.recent(first, ["a"], 1.0, RhoOf.NO_APP) == {}
 
 
 def test_rounds_in_a_row_ask_an_app_once_unless_it_has_news(tmp_path):
