@@ -99,6 +99,7 @@ PURE = (
     "am.jobs.lazy_mapping",
     "am.jobs.planner",
     "am.jobs.pool",
+    "am.jobs.requirements",
     "am.jobs.stragglers",
     "am.page.status_document",
     "rm_plugin.service.claims",
