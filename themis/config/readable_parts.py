@@ -102,18 +102,25 @@ def _part(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[str, ...]:
 def _entry(model: type[BaseModel], data: Mapping[Any, Any], path: Sequence[str], loc: Location) -> Location:
     """The entry of a mapping, or of a mapping in a list, in which a location lies.
 
-    Empty if it lies in none, or in the last of several sections: what has sections, such as a search space, needs one.
+    Empty if it lies in none, in a section, whose keys depend on each other, or in the last of several sections: what
+    has sections, such as a search space, needs one.
     """
     value: Any = data
+    section: type[BaseModel] | None = model
+    annotation: Any = None
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
+        annotation = section.model_fields[key].annotation if section is not None else None
+        section = _section(annotation)
+    if section is not None:
+        return ()
     keys = loc[len(path) :]
     if isinstance(value, list) and keys and isinstance(keys[0], int):
         row, *below = value[keys[0]], *keys[1:]
         return (*path, *keys[:2]) if isinstance(row, Mapping) and below and below[0] in row else (*path, keys[0])
     if not isinstance(value, Mapping) or not keys or keys[0] not in value:
         return ()
-    return () if len(value) == 1 and models_in(model.model_fields[path[0]].annotation) else (*path, keys[0])
+    return () if len(value) == 1 and models_in(annotation) else (*path, keys[0])
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:

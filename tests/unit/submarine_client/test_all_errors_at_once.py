@@ -92,6 +92,11 @@ search_space: {{lr: {{uniform: [1, 0]}}}}
             ["g: hyper_parameters: should be a list"],
         ),
         ("name: a\ncommand: env\nprogram: digits_cnn\n", ["g: give exactly one of program and command"]),
+        # The settings of a tuner are checked together.
+        (
+            "name: a\ncommand: env\ntuner: {name: successive_halving, phases: [1]}\njob: {tasks: 1}\n",
+            ["g: tuner.phases"],
+        ),
         ("name: a\nprogram: [digits_cnn]\n", ["g: program: should be text"]),
         ("name: [a]\njob: [1]\nprogram: digits_cnn\n", ["g: name: should be text", "g: job: should be keys and"]),
         ("command: env\n", ["g: name is missing"]),
