@@ -61,7 +61,8 @@ def unpack_files(content: bytes, folder: Path, *, max_bytes: float = math.inf) -
                 file = archive.extractfile(member) if is_plain else None
                 if file is not None and root in target.parents:
                     _write(target, file, executable=bool(member.mode & stat.S_IXUSR))
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    # A name that no file can have is a ValueError.
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise ArchiveError("an archive cannot be unpacked", value=str(folder), remedy=str(error)) from error
 
 

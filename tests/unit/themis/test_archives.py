@@ -45,6 +45,16 @@ def test_links_and_names_that_lead_outside_are_skipped(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+def test_name_that_no_file_can_have_is_an_error(tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("fine")
+        member.pax_headers = {"path": "a\0b"}
+        archive.addfile(member)
+    with pytest.raises(ArchiveError, match="cannot be unpacked"):
+        unpack_files(buffer.getvalue(), tmp_path / "folder")
+
+
 def test_capped_file_is_packed_without_its_hole(tmp_path):
     kept = capped_log(tmp_path / "log")
     unpack_files(pack_files(tmp_path, [tmp_path / "log"]), tmp_path / "other")

@@ -351,7 +351,7 @@ class Context:
     def invocation_metadata(self):
         return ()
 
-    async def abort(self, code, details):
+    async def abort(self, code, details, trailing_metadata=()):
         raise RefusedError(code.name, details)
 
 
