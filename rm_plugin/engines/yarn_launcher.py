@@ -66,7 +66,10 @@ _TAKEN = (ExitCode.ABORTED, ExitCode.DISKS_FAILED, ExitCode.PREEMPTED, ExitCode.
 _APP_TAG = "themis-app:"
 _ATTEMPT_TAG = "themis-attempt:"
 _QUEUE_TAG = "themis-queue:"
-"""Tag with the queue to which an application was submitted. If YARN reports another one, its operator moved it."""
+"""Tag with the queue that an app has without an operator of YARN. If YARN reports another one, its operator moved it.
+
+It is the same for all attempts, so that a later ResourceManager sees the move too.
+"""
 _LIVING = tuple(state for state in AppState if not state.is_final)
 
 
@@ -291,7 +294,7 @@ class YarnAppLauncher:
         }
         # YARN takes tags of ASCII only.
         user = launch.user.encode("ascii", "replace").decode()
-        queue = self._moved.get(launch.app_id) or settings.queue or launch.queue or "default"
+        queue = settings.queue or launch.queue or "default"
         ascii_queue = queue.encode("ascii", "replace").decode()
         tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{user}"[:100], f"{_QUEUE_TAG}{ascii_queue}"[:100])
         acl = _acl(launch.user, current_user(), *self._admins)
@@ -306,7 +309,7 @@ class YarnAppLauncher:
             ),
             memory_mb=settings.am_memory_mb,
             vcores=settings.am_vcores,
-            queue=queue,
+            queue=self._moved.get(launch.app_id, queue),
             node_label=settings.node_label,
             app_type=APP_TYPE,
             tags=frozenset((self._run_tag, _app_tag(launch.app_id), *tags)),
@@ -389,10 +392,14 @@ class YarnAppLauncher:
                 self._over(followed, report)
 
     def _note_queue(self, followed: _Followed, report: AppReport) -> None:
-        if report.queue != followed.queue and _is_moved(report):
+        if report.queue == followed.queue or not report.queue:
+            return
+        followed.queue = report.queue
+        if _is_moved(report):
             LOG.info("%s was moved to the queue %s in YARN", followed.app_id, report.queue)
             self._moved[followed.app_id] = report.queue.removeprefix("root.")
-        followed.queue = report.queue
+        else:
+            self._moved.pop(followed.app_id, None)
 
     def _over(self, followed: _Followed, report: AppReport | None) -> None:
         """Report an end in a separate task: `on_exit` may launch and kill, which wait for the poll to continue."""
@@ -480,11 +487,11 @@ def _queued(report: AppReport) -> str:
 
 
 def _is_moved(report: AppReport) -> bool:
-    """Whether an application is in another queue than it was submitted to. YARN may report the path for the name."""
-    submitted = [tag.removeprefix(_QUEUE_TAG) for tag in report.tags if tag.startswith(_QUEUE_TAG)]
-    if not submitted or not report.queue:
+    """Whether an application is in another queue than its tag says. YARN may report the path for the name."""
+    tagged = [tag.removeprefix(_QUEUE_TAG) for tag in report.tags if tag.startswith(_QUEUE_TAG)]
+    if not tagged:
         return False
-    names = (submitted[0].lower(), report.queue.lower())
+    names = (tagged[0].lower(), report.queue.lower())
     return names[0] != names[1] and not any(one.endswith(f".{other}") for one, other in (names, names[::-1]))
 
 

@@ -189,6 +189,25 @@ def test_later_resource_manager_keeps_the_queue_of_a_moved_app(living):
     assert yarn.submissions[1].queue == "vision"
 
 
+def test_app_that_was_moved_back_returns_to_its_own_queue(living):
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(queue="research"))
+        for attempt, queue, moved in ((2, "vision", "vision"), (3, "research", "")):
+            newest = list(yarn.apps)[-1]
+            yarn.end(newest, AppState.RUNNING, queue=queue)
+            await until(lambda queue=queue: launcher.queues() == {queue})
+            assert launcher.queue("app-1") == moved
+            yarn.end(newest, AppState.FAILED)
+            await until(lambda attempt=attempt: len(exits) == attempt - 1)
+            await launcher.launch(order(queue="research", attempt=attempt))
+
+    run(yarn, scenario)
+    assert [each.queue for each in yarn.submissions] == ["research", "vision", "research"]
+    assert len({tag for each in yarn.submissions for tag in each.tags if tag.startswith("themis-queue:")}) == 1
+
+
 async def submitted(yarn, scenario):
     """Run a scenario with a launcher that does not shut down. Returns YARN's id of the app."""
 
