@@ -33,12 +33,13 @@ if not ready.exists():
         if code:
             sys.exit("themis: %s cannot be installed: exit code %d" % (file, code))
 
-    # What the interpreter has, pip too, need not be installed again.
-    run(sys.executable, "-m", "venv", *(["--without-pip"] if importlib.util.find_spec("pip") else []), str(made))
+    # What the interpreter has, pip too, need not be installed again. Isolated (-I), since the task's folder may have a
+    # venv.py or pip.py of its own.
+    run(sys.executable, "-Im", "venv", *(["--without-pip"] if importlib.util.find_spec("pip") else []), str(made))
     folder = sysconfig.get_path("purelib", "posix_prefix", {"base": str(made)})
     known = ["import site; site.addsitedir(%r)" % path for path in site.getsitepackages()]
     pathlib.Path(folder, "themis-base.pth").write_text("\\n".join(known) + "\\n")
-    pip = (str(made / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", "--progress-bar", "off")
+    pip = (str(made / "bin" / "python"), "-Im", "pip", "install", "--quiet", "--no-input", "--progress-bar", "off")
     run(*pip, "--disable-pip-version-check", "-r", str(file))
     ready.touch()
 print(made)
