@@ -44,9 +44,11 @@ class OneInterruption:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._later.close()
+        waits = self._later.close()
         for number, former in self._former.items():
             signal.signal(number, former)  # type: ignore[arg-type]
+        if waits and kind is None:
+            self._take()
 
     def shield(self) -> None:
         """From here on not even the first does anything."""

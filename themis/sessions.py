@@ -36,17 +36,17 @@ def has_members(group: int) -> bool:
     return any(seen.group == group != seen.member.pid and seen.state not in "ZX" for seen in _processes())
 
 
-def sessions_below(pid: int) -> Mapping[int, frozenset[Member]]:
-    """The sessions other than its own that descendants of a session's leader are in, with these descendants."""
+def sessions_below(*leaders: int) -> Mapping[int, frozenset[Member]]:
+    """The sessions other than theirs that descendants of leaders of sessions are in, with these descendants."""
     below: dict[int, list[_Seen]] = {}
     for seen in _processes():
         below.setdefault(seen.parent, []).append(seen)
     found: dict[int, set[Member]] = {}
-    waiting = [pid]
+    waiting = list(leaders)
     while waiting:
         for seen in below.pop(waiting.pop(), ()):
             waiting.append(seen.member.pid)
-            if seen.session != pid:
+            if seen.session not in leaders:
                 found.setdefault(seen.session, set()).add(seen.member)
     return {session: frozenset(members) for session, members in found.items()}
 

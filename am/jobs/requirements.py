@@ -12,7 +12,7 @@ SCRIPT = """\
 import fcntl, hashlib, importlib.util, os, pathlib, shutil, site, subprocess, sys, sysconfig
 
 file = pathlib.Path(sys.argv[1])
-identity = repr((sys.executable, sys.version, file.read_bytes()))
+identity = repr((os.uname().machine, sys.executable, sys.version, file.read_bytes()))
 name = hashlib.sha256(identity.encode()).hexdigest()[:16]
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "themis", "environments")
 try:
@@ -37,7 +37,8 @@ if not ready.exists():
     # venv.py or pip.py of its own.
     run(sys.executable, "-Im", "venv", *(["--without-pip"] if importlib.util.find_spec("pip") else []), str(made))
     folder = sysconfig.get_path("purelib", "posix_prefix", {"base": str(made)})
-    known = ["import site; site.addsitedir(%r)" % path for path in site.getsitepackages()]
+    folders = site.getsitepackages() + ([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])
+    known = ["import site; site.addsitedir(%r)" % path for path in folders]
     pathlib.Path(folder, "themis-base.pth").write_text("\\n".join(known) + "\\n")
     pip = (str(made / "bin" / "python"), "-Im", "pip", "install", "--quiet", "--no-input", "--progress-bar", "off")
     run(*pip, "--disable-pip-version-check", "-r", str(file))

@@ -156,8 +156,8 @@ class LocalAppLauncher:
             answers.clear()
             await self._lock.confirm()
             # In threads, as they look at every process of the machine, and wait.
-            for pid in below:
-                sessions.update(await asyncio.to_thread(sessions_below, pid))
+            if below:
+                sessions.update(await asyncio.to_thread(sessions_below, *below))
             left = await asyncio.to_thread(kill_marked, marks, may_kill=may_kill)
             if sessions and may_kill():
                 await asyncio.to_thread(kill_sessions, sessions)

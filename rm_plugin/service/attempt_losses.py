@@ -69,7 +69,8 @@ class AttemptLosses(Value, frozen=True, kw_only=True):
             window_s: For how long a loss counts.
         """
         if attempt <= self.counted:
-            return self
+            failed_at_s = _recent(self.failed_at_s, now_s, window_s)
+            return replace(self, failed_at_s=failed_at_s, excused_attempts=self.counted - len(failed_at_s))
         failed = 0 if all_excused else sum(each not in taken for each in range(self.counted + 1, attempt + 1))
         failed_at_s = _recent((*self.failed_at_s, *[now_s] * failed), now_s, window_s)
         fruitless_at_s = () if done > self.done_at_loss else _recent(self.fruitless_at_s, now_s, window_s)

@@ -22,6 +22,7 @@ from rm_plugin.service.receiving import Receiving
 from rm_plugin.service.refusals import METHOD, refuse
 from themis.errors import InputError
 from themis.identity import HEADER, Identity, NoIdentityError, TooManyCallsError, local_socket, token_of
+from themis.threads import Threads
 
 LOG = logging.getLogger("themis.rm.identity")
 
@@ -30,6 +31,8 @@ _OF_ATTEMPTS = "/themis.v1.ArbiterService/"
 _OF_ENGINE = frozenset(f"/themis.v1.ClientService/{name}" for name in ("Submit", "Validate", "Kill", "Pause", "Resume"))
 """Calls that may wait for the engine, such as a slow YARN. Their callers can read meanwhile."""
 _CREDENTIALS = struct.Struct("3i")
+_LOOKUPS = 16
+"""Names of users that are looked up at a time: twice what one user's clients take."""
 
 _CALLER: ContextVar[Identity] = ContextVar("caller")
 _CHECK: ContextVar[Callable[[], None]] = ContextVar("check")
@@ -99,6 +102,8 @@ class LocalTokens:
         self._identities = identities
         self._authorities = authorities
         self._receiving = Receiving()
+        # Names of users may come from a directory service, which may be slow.
+        self._lookups = Threads("user-names", _LOOKUPS)
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> None:
@@ -115,6 +120,7 @@ class LocalTokens:
         """Stop listening."""
         if self._server is not None:
             self._server.close()
+        self._lookups.close()
 
     async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TooManyCallsError):
@@ -124,8 +130,7 @@ class LocalTokens:
             _pid, uid, _gid = _CREDENTIALS.unpack(credentials)
             with self._receiving.stream(str(uid)):
                 async with self._receiving.slot(str(uid)):
-                    # In a thread: names of users may come from a directory service.
-                    user = await asyncio.to_thread(user_name, uid)
+                    user = await self._lookups.run(user_name, uid)
                 token = self._identities.local_token(uid, user)
                 writer.write((f"{token}\n{self._authorities}" if self._authorities else token).encode())
                 await writer.drain()

@@ -12,13 +12,17 @@ from themis.cluster import Allocation, Cluster
 from themis.values import Value
 
 
-class _Last(Value, frozen=True):
-    """A report, with the app, the cluster and what the engine was believed to grant the app when it was made."""
+class _Last(Value, frozen=True, kw_only=True):
+    """A report, with the app, the cluster and what the engine was believed to grant the app when it was made.
+
+    `news` is the number of news of all apps when the round asked.
+    """
 
     report: AppReport
     app: AppStanding
     cluster: Cluster
     grantable_gpus: int | None
+    news: int
     at_s: float
 
 
@@ -43,35 +47,49 @@ class LastReports:
         self._keep_s = keep_s
         self._grantable_gpus = grantable_gpus
         self._last: dict[str, _Last] = {}
-        self._outdated: set[str] = set()
+        self._news_count = self._asked_at_news = 0
+        self._news: dict[str, int] = {}
+        """The number of the newest news of an app."""
 
     def take(self, snapshot: RoundSnapshot, reports: Mapping[str, AppReport]) -> None:
         """Remember the reports of a round. Apps that are not active any more are forgotten."""
         newest: dict[str, _Last] = {}
         for app in snapshot.apps:
             if app.app_id in reports:
-                grantable_gpus = self._grantable_gpus(app.app_id)
-                newest[app.app_id] = _Last(reports[app.app_id], app, snapshot.cluster, grantable_gpus, snapshot.now_s)
+                newest[app.app_id] = _Last(
+                    report=reports[app.app_id],
+                    app=app,
+                    cluster=snapshot.cluster,
+                    grantable_gpus=self._grantable_gpus(app.app_id),
+                    news=self._asked_at_news,
+                    at_s=snapshot.now_s,
+                )
             elif app.app_id in self._last:
                 newest[app.app_id] = self._last[app.app_id]
         self._last = newest
-        self._outdated -= reports.keys()
+        self._news = {app_id: number for app_id, number in self._news.items() if app_id in newest}
 
     def note_news(self, app_id: str) -> None:
-        """Note that an app said something that its last report does not say: it has to be asked again."""
-        self._outdated.add(app_id)
+        """Note that an app said something that its last report may not say: the next round has to ask it again.
+
+        News can come while a round waits for other apps, after the report of this one.
+        """
+        self._news_count += 1
+        self._news[app_id] = self._news_count
 
     def recent(
         self, snapshot: RoundSnapshot, app_ids: Iterable[str], age_s: float, rho_of: RhoOf
     ) -> dict[str, AppReport]:
         """Return the reports for which a round need not ask again: at most `age_s` seconds old, and without news since.
 
-        Rho changes with the time, so an app of which the policy uses rho (`rho_of`) is always asked.
+        The round asks the other apps now. Rho changes with the time, so an app of which the policy uses rho (`rho_of`)
+        is always asked.
         """
+        self._asked_at_news = self._news_count
         return {
             app_id: replace(last.report, round_id=snapshot.round_id)
             for app_id, last in self._of_same_gpus(snapshot, app_ids, age_s)
-            if app_id not in self._outdated
+            if self._news.get(app_id, 0) <= last.news
             and last.cluster is snapshot.cluster
             and last.grantable_gpus == self._grantable_gpus(app_id)
             and not rho_of.asks(last.report.demands)

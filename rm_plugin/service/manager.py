@@ -607,6 +607,8 @@ class ResourceManager:
         entry.session = None if session.closed else session
         entry.last_seen_s = entry.idle_since_s = self.clock.now_s()
         self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.leave_reason))
+        # The report of a former attempt does not count for this one.
+        self.rounds.note_news(entry.app_id)
 
     def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
         self.app_masters.registered(entry.app_id)
@@ -675,6 +677,8 @@ class ResourceManager:
         body = message.WhichOneof("body")
         if body == "release":
             self.live_cluster.release(change, entry.app_id, message.release)
+            # It may hold again what it held at its last report, but it could not use this GPU.
+            change.then(lambda: self.rounds.note_news(entry.app_id))
         elif body == "job_event":
             event = message.job_event
             detail = read_detail(event)

@@ -136,10 +136,14 @@ class RoundRunner:
     def note_demand(self, app_id: str, *, changed: bool) -> None:
         """Ask for a round if GPUs are free, and an app's unmet demand or the free GPUs changed since the last one."""
         if changed:
-            self._last_reports.note_news(app_id)
+            self.note_news(app_id)
         table = self._arbiter.table
         if table.has_free_gpus and (changed or table.free_version != self._seen_free):
             self.trigger("demand")
+
+    def note_news(self, app_id: str) -> None:
+        """Let the next round ask an app, though it reported not long ago."""
+        self._last_reports.note_news(app_id)
 
     def lease_ends_moved(self) -> None:
         """Compute again when the next round for ending leases is due."""

@@ -240,7 +240,9 @@ class TaskHosts:
         own_proof = frames.proof(state.token, frames.APP_MASTER, *nonces)
         writer.write(frames.encode("proof", nonce=own_nonce, proof=own_proof))
         join = await frames.read(reader)
-        if join is None or not frames.is_proven(join, frames.proof(state.token, frames.TASK_HOST, *nonces)):
+        if join is None:
+            return None
+        if not frames.is_proven(join, frames.proof(state.token, frames.TASK_HOST, *nonces)):
             LOG.warning("a task host does not know the token of its seat")
             return None
         if self._hosts.get(seat_id) is not state:

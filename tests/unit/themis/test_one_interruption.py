@@ -126,6 +126,17 @@ def test_interrupt_during_an_import_waits_for_its_end(entered, tmp_path, monkeyp
 
 
 @pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("entered", [undisturbed_imports, OneInterruption])
+def test_interrupt_during_an_import_at_the_end_is_not_lost(entered, tmp_path, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    (tmp_path / "interrupted_import.py").write_text(SLOW.replace("1_000_000", "10"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(KeyboardInterrupt), entered():
+        importlib.import_module("interrupted_import")
+    assert sys.modules.pop("interrupted_import").MADE
+
+
+@pytest.mark.usefixtures("heeded")
 def test_interrupt_outside_imports_comes_at_once():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with undisturbed_imports(), pytest.raises(KeyboardInterrupt):

@@ -29,7 +29,10 @@ def test_failures_are_excused_once_they_leave_the_window():
 
 def test_loss_that_is_counted_changes_nothing():
     losses = lost(AttemptLosses(), 2, 100.0)
-    assert lost(losses, 2, 200.0) is losses
+    assert lost(losses, 2, 200.0) == losses
+    # But what has left the window is excused.
+    later = lost(losses, 2, 3700.0)
+    assert (later.failed_at_s, later.excused_attempts, later.counted) == ((), 2, 2)
     assert losses.excused_up_to(2) == losses.excused_up_to(1) == losses
 
 

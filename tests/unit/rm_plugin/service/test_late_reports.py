@@ -16,6 +16,7 @@ from rm_plugin.service.round_runner import answered
 from themis.bids import AppReport, PlacedGang, RhoOf
 from themis.cluster import Allocation, Level
 from themis.wire import themis_pb2 as pb
+from themis.wire.values import report_to_message
 
 KEEP_S = 30.0
 
@@ -147,6 +148,58 @@ def test_rounds_in_a_row_ask_an_app_once_unless_it_has_news(tmp_path):
             await asyncio.gather(answering, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_news_that_come_while_others_answer_are_asked_for(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, report_deadline_s=10.0) as rm:
+            early, its_session = await rm.registered(SPEC)
+            late, other_session = await rm.registered(replace(SPEC, name="other"))
+            round_id = rm.arbiter._next_round_id
+            playing = asyncio.ensure_future(rm.rounds._play(["test"]))
+            await until(lambda: its_session._reports and other_session._reports)
+            await rm.manager.receive(early, its_session, _says_no_demand(early, round_id))
+            news = pb.AmMessage(id=2, heartbeat=pb.Heartbeat(unmet_gpus=1))
+            await rm.manager.receive(early, its_session, news)
+            await rm.manager.receive(late, other_session, _says_no_demand(late, round_id))
+            await playing
+            again = asyncio.ensure_future(rm.rounds._play(["test"]))
+            await until(lambda: its_session._reports)
+            assert not other_session._reports
+            again.cancel()
+            await asyncio.gather(again, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["gives a GPU back", "new attempt"])
+def test_app_is_asked_once_it_gives_gpus_back_or_registers(tmp_path, is_new):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, session = await rm.registered(SPEC)
+            snapshot, _ = rm.arbiter.begin_round(rm.clock.now_s())
+            rm.rounds._last_reports.take(snapshot, {entry.app_id: _wanting(entry.app_id, snapshot.round_id)})
+            if is_new:
+                rm.manager._take_session(entry, session)
+            else:
+                await rm.manager.receive(entry, session, pb.AmMessage(id=5, release=pb.Release(reason="unused")))
+            assert not rm.rounds._last_reports.recent(snapshot, [entry.app_id], 1.0, RhoOf.NO_APP)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_news_of_apps_that_ended_are_forgotten(arbiter):
+    last = LastReports(KEEP_S, {}.get)
+    last.note_news("a")
+    last.note_news("z")
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    assert last._news == {"a": 1}
+
+
+def _says_no_demand(entry, round_id):
+    said = replace(_wanting(entry.app_id, round_id), demands=())
+    return pb.AmMessage(id=1, rho=report_to_message(said))
 
 
 def test_late_app_gets_gpus_by_its_last_report(tmp_path):

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 from rm_plugin.service import authentication, receiving
 from rm_plugin.service.authentication import LocalTokens
@@ -50,7 +49,6 @@ def test_user_who_asks_without_end_is_closed_and_keeps_nobody_waiting(monkeypatc
     monkeypatch.setattr(authentication, "_CREDENTIALS", Credentials)
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(20))
         identities = Identities(admins=(), anonymous=False, clock=WallClock(), user="themis")
         tokens = LocalTokens(identities)
         await tokens.start(PORT)
