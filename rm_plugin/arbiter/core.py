@@ -137,6 +137,7 @@ class Arbiter:
         # Of apps that have ended, by tenant (`RoundSnapshot.ended_gpu_s`).
         self._ended: dict[Tenant, dict[str, EndedApp]] = {}
         self._apps: dict[str, _Account] = {}
+        self._paused: set[str] = set()
         # When the active apps of each tenant were submitted, sorted.
         self._arrivals: dict[Tenant, list[float]] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted, or whose
@@ -237,12 +238,16 @@ class Arbiter:
         self._standings[app_id] = self._standing(app_id)
         tenant = self._rounds.queues.tenant(owner)
         self._arrive(app_id, tenant)
+        self._paused.discard(app_id)
         # A resumed app counts by itself again.
         self._ended.get(tenant, {}).pop(app_id, None)
         self._contention.enter(app_id, now_s, tenant)
 
-    def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
-        """An app ended and nothing of it runs any more: its leases end."""
+    def end_app(self, app_id: str, *, now_s: float, reason: str, is_paused: bool = False) -> list[LeaseChange]:
+        """An app ended or is paused, and nothing of it runs any more: its leases end."""
+        self._paused.discard(app_id)
+        if is_paused:
+            self._paused.add(app_id)
         changes = self.release([lease.lease_id for lease in self.table.of_app(app_id)], now_s=now_s, reason=reason)
         account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
@@ -255,6 +260,10 @@ class Arbiter:
             self.note_ended([EndedApp(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)])
         self._contention.leave(app_id, now_s)
         return changes
+
+    def note_paused(self, app_ids: Iterable[str]) -> None:
+        """After a restart, note which apps are paused, or wait to be admitted."""
+        self._paused.update(app_ids)
 
     def note_ended(self, apps: Iterable[EndedApp]) -> None:
         """Count the GPU time of ended apps for their users, as long as an older app of the user is active."""
@@ -363,6 +372,7 @@ class Arbiter:
             ended_gpu_s={
                 tenant: math.fsum(app.gpu_s for app in ended.values()) for tenant, ended in self._ended.items()
             },
+            paused=frozenset(self._paused),
             memory=self._memory,
         )
         self._next_round_id += 1

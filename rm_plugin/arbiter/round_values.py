@@ -131,8 +131,9 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
     types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
     offer, renewable ones included. `contentions` has N_avg and the weights of the apps. `ended_gpu_s` is the GPU time
-    of apps that have ended, by tenant, if they were submitted after the tenant's oldest active app. `reports` and
-    `bids` hold the apps that answered. `memory` is that of the last decision (`PolicyWithMemory`).
+    of apps that have ended, by tenant, if they were submitted after the tenant's oldest active app. `paused` are apps
+    that are not active and may be again. `reports` and `bids` hold the apps that answered. `memory` is that of the last
+    decision (`PolicyWithMemory`).
     """
 
     round_id: int
@@ -145,6 +146,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     seed: int
     contentions: Contentions = field(default_factory=Contentions)
     ended_gpu_s: Mapping[Tenant, float] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
     reports: Mapping[str, AppReport] = field(default_factory=dict)
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None

@@ -2,8 +2,9 @@
 
 An app declares its phases in its first report, once. `advance` lets it arrive on the fluid cluster then, and from then
 on meters what it does. So reports of more or less work later change neither its due date nor the work that it has left.
-A first report that rests on a guess is provisional: when the app knows its pace, it declares what it has left, once.
-Until then a larger guess replaces a smaller one, and what the app has done by then counts on.
+After a pause it has the same declaration, and what it has done. A first report that rests on a guess is
+provisional: when the app knows its pace, it declares what it has left, once. Until then a larger guess replaces a
+smaller one, and what the app has done by then counts on.
 """
 
 from __future__ import annotations
@@ -74,10 +75,14 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
 
 class DueDateMemory(Value, frozen=True, kw_only=True):
-    """The fluid cluster, and the declared work of each active app."""
+    """The fluid cluster, and the declared work of each active app.
+
+    `paused` are the apps that declared their work and are paused, or have not reported since they were resumed.
+    """
 
     fluid: FluidState
     apps: Mapping[str, MeteredApp] = msgspec.field(default_factory=dict)
+    paused: Mapping[str, MeteredApp] = msgspec.field(default_factory=dict)
 
 
 def has_overrun(memory: Value | None, app_id: str) -> bool:
@@ -97,6 +102,8 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
     attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
     new = [app for app in snapshot.apps if _declares(apps.get(app.app_id), snapshot.reports.get(app.app_id))]
     arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in new}
+    away = {**memory.paused, **{app_id: app for app_id, app in apps.items() if app_id not in attained}}
+    paused = {app_id: app for app_id, app in away.items() if app_id in snapshot.paused or app_id in attained}
     # Thousands of apps may arrive at once, and most jobs have equal speeds.
     reference_gpus = cache(partial(_reference_gpus, snapshot.cluster))
     for app_id in sorted(arrived_s, key=lambda app_id: (arrived_s[app_id], app_id)):
@@ -104,18 +111,13 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
         phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
         # An app may report late; fluid time does not run back.
         at_s = max(arrived_s[app_id], fluid.now_s)
+        resumed = paused.pop(app_id, None)
+        apps[app_id] = declared = _declared(report, phases, attained[app_id], resumed or apps.get(app_id))
+        if resumed is not None:
+            phases = _at_least(phases, report.work_left_gpu_s, declared.left_gpu_s)
         # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
         fluid.forget(app_id, at_s)
         fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
-        known = apps.get(app_id) if report.provisional else None
-        # A larger guess forgets nothing of what the app has done.
-        apps[app_id] = replace(
-            known or MeteredApp(work_gpu_s=0.0, whole_time_s=0.0, attained_gpu_s=attained[app_id]),
-            work_gpu_s=report.work_left_gpu_s,
-            whole_time_s=math.fsum(phase.time_s for phase in phases),
-            provisional=report.provisional,
-            fair_end_s=None,
-        )
     fluid.advance(snapshot.now_s)
     metered = {}
     for app in snapshot.apps:
@@ -123,7 +125,31 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
             known = apps[app.app_id].after(attained[app.app_id])
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
-    return fluid, DueDateMemory(fluid=fluid.state(), apps=metered)
+    return fluid, DueDateMemory(fluid=fluid.state(), apps=metered, paused=paused)
+
+
+def _declared(
+    report: AppReport, phases: tuple[FluidPhase, ...], attained_gpu_s: float, known: MeteredApp | None
+) -> MeteredApp:
+    """What an app declares by a report; `known` is what is known of one that guessed before, or was paused."""
+    if known is not None and not known.provisional:
+        # It was paused. Otherwise an app could claim a little, do it, pause, and claim a little again.
+        return replace(known.after(attained_gpu_s), fair_end_s=None)
+    # A larger guess forgets nothing of what the app has done.
+    guessed = known if known is not None and report.provisional else None
+    return replace(
+        guessed or MeteredApp(work_gpu_s=0.0, whole_time_s=0.0, attained_gpu_s=attained_gpu_s),
+        work_gpu_s=max(report.work_left_gpu_s, guessed.work_gpu_s if guessed is not None else 0.0),
+        whole_time_s=math.fsum(phase.time_s for phase in phases),
+        provisional=report.provisional,
+        fair_end_s=None,
+    )
+
+
+def _at_least(phases: tuple[FluidPhase, ...], work_gpu_s: float, least_gpu_s: float) -> tuple[FluidPhase, ...]:
+    """Phases of some work, made longer if that is less than another amount."""
+    longer = max(1.0, least_gpu_s / work_gpu_s) if work_gpu_s > 0.0 else 1.0
+    return tuple(replace(phase, time_s=longer * phase.time_s) for phase in phases)
 
 
 def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:

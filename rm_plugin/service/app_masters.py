@@ -731,14 +731,14 @@ class AppMasters:
         state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
         change.event("app_state", app_id=entry.app_id, detail={"state": state.value, "diagnostics": diagnostics})
         change.put(entry, state=state, diagnostics=diagnostics)
-        change.then(lambda: self._forget(entry, reason))
+        change.then(lambda: self._forget(entry, reason, is_paused=state is AppState.PAUSED))
         self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
 
-    def _forget(self, entry: AppEntry, reason: str) -> None:
+    def _forget(self, entry: AppEntry, reason: str, *, is_paused: bool) -> None:
         self._hosted.discard(entry.app_id)
         self._watched.pop(entry.app_id, None)
         self._leftovers.pop(entry.app_id, None)
-        self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
+        self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason, is_paused=is_paused)
         self.launches.forget(entry.app_id)
         self._delayed.discard(entry.app_id)
         self._quotas.leave(entry)

@@ -537,11 +537,9 @@ def _arbiter(
             waiting=prolonged.get(entry.app_id, ()),
         )
         arbiter.set_silent(entry.app_id, True)
-    arbiter.note_ended(
-        EndedApp(entry.app_id, entry.owner, entry.arrived_at_s, entry.gpu_time_s)
-        for entry in entries
-        if not entry.is_admitted
-    )
+    away = [entry for entry in entries if not entry.is_admitted]
+    arbiter.note_paused(entry.app_id for entry in away if not entry.ended)
+    arbiter.note_ended(EndedApp(entry.app_id, entry.owner, entry.arrived_at_s, entry.gpu_time_s) for entry in away)
     return arbiter
 
 

@@ -79,12 +79,74 @@ def test_app_that_was_paused_arrives_anew_and_is_not_due_earlier(make_snapshot):
     due_s = POLICY.decide(later(shot, memory, 1_000.0, {})).memory.fluid.apps
     assert [app.app_id for app in due_s] == ["large", "small"]
     without = replace(shot, apps=shot.apps[1:], reports={"small": shot.reports["small"]})
-    memory = POLICY.decide(later(without, memory, 1_000.0, {})).memory
-    assert set(memory.apps) == {"small"}
+    memory = POLICY.decide(later(replace(without, paused=frozenset({"large"})), memory, 1_000.0, {})).memory
+    assert (set(memory.apps), set(memory.paused)) == ({"small"}, {"large"})
     back = replace(shot, apps=tuple(replace(app, submitted_at_s=50_000.0) for app in shot.apps))
     fluid, memory = advance(later(back, memory, 51_000.0, {"large": 6_000.0, "small": 6_000.0}))
     due_s = due_times_s(fluid, memory.apps)
     assert due_s["large"] >= 51_000.0 + 100_000.0
+    assert (memory.apps["large"].done_gpu_s, memory.paused) == (6_000.0, {})
+
+
+def test_app_that_ended_is_forgotten(make_snapshot):
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    without = replace(shot, apps=shot.apps[1:], reports={"small": shot.reports["small"]})
+    memory = POLICY.decide(later(without, memory, 1_000.0, {})).memory
+    assert (set(memory.apps), set(memory.paused)) == ({"small"}, set())
+
+
+def test_resumed_app_counts_as_paused_until_it_reports(make_snapshot):
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    without = replace(shot, apps=shot.apps[1:], paused=frozenset({"large"}))
+    memory = POLICY.decide(later(without, memory, 1_000.0, {})).memory
+    silent = {"small": shot.reports["small"]}
+    memory = POLICY.decide(later(shot, memory, 1_200.0, {}, reports=silent)).memory
+    assert (set(memory.apps), set(memory.paused)) == ({"small"}, {"large"})
+    memory = POLICY.decide(later(shot, memory, 1_400.0, {})).memory
+    assert (set(memory.apps), set(memory.paused)) == ({"large", "small"}, set())
+
+
+def ends_s(make_snapshot, *, pauses):
+    """When a liar and an honest app end, on six GPUs. The liar claims a tenth of what its jobs have left.
+
+    With `pauses` it is paused for a moment each time it has done what it claimed.
+    """
+    work_gpu_s = {"liar": 6 * 24_000.0, "honest": 6 * 12_000.0}
+    done_gpu_s, found = dict.fromkeys(work_gpu_s, 0.0), {}
+    base = make_snapshot({app: jobs(app, 6) for app in work_gpu_s}, phases={app: [phase(6, 1.0)] for app in work_gpu_s})
+    memory, claimed_gpu_s = None, 0.1 * work_gpu_s["liar"]
+    for number in range(120):
+        apps = [app for app in base.apps if app.app_id not in found]
+        reports = {}
+        for app in apps:
+            left_gpu_s = work_gpu_s[app.app_id] - done_gpu_s[app.app_id]
+            each_s = (0.1 if app.app_id == "liar" else 1.0) * left_gpu_s / 6
+            demands = tuple(jobs(app.app_id, 6, work=each_s))
+            reports[app.app_id] = replace(base.reports[app.app_id], demands=demands, phases_left=(phase(6, each_s),))
+        standings = tuple(replace(app, ended_gpu_s=done_gpu_s[app.app_id]) for app in apps)
+        shot = replace(base, apps=standings, reports=reports, now_s=600.0 * number, memory=memory)
+        if pauses and "liar" in reports and done_gpu_s["liar"] >= claimed_gpu_s:
+            claimed_gpu_s = done_gpu_s["liar"] + reports["liar"].work_left_gpu_s
+            others = tuple(app for app in standings if app.app_id != "liar")
+            without = replace(shot, apps=others, reports=reports, paused=frozenset({"liar"}))
+            shot = replace(shot, memory=POLICY.decide(without).memory)
+        decision = POLICY.decide(shot)
+        memory = decision.memory
+        for app_id, gangs in decision.grants().items():
+            done_gpu_s[app_id] += 600.0 * sum(gang.gpus.gpus for gang in gangs)
+            if done_gpu_s[app_id] >= work_gpu_s[app_id]:
+                found[app_id] = 600.0 * (number + 1)
+        if len(found) == len(work_gpu_s):
+            return found
+    raise AssertionError(f"only {found} ended")
+
+
+def test_app_that_pauses_gains_no_new_declaration(make_snapshot):
+    paused, never = ends_s(make_snapshot, pauses=True), ends_s(make_snapshot, pauses=False)
+    assert paused["liar"] >= never["liar"]
+    assert paused["honest"] <= never["honest"]
 
 
 def test_pressed_gang_is_for_the_longest_job(make_snapshot):

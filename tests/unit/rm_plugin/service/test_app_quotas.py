@@ -147,6 +147,30 @@ def test_apps_that_wait_keep_their_order_over_a_restart(tmp_path, app_masters):
     run(body)
 
 
+def test_app_counts_as_paused_until_it_is_admitted_again_or_ends(tmp_path):
+    def paused_apps(case):
+        snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
+        return snapshot.paused
+
+    async def body():
+        store = MemoryStore()
+        case = case_of(tmp_path, LIMITED, store=store)
+        entry, other = await resumed_over_the_limit(case)
+        assert paused_apps(case) == {entry.app_id}
+        again = case_of(tmp_path, LIMITED, store=store)
+        again.clock.advance_to(case.clock.now_s())
+        assert paused_apps(again) == {entry.app_id}
+        await end(case, other)
+        await admitted(case, entry)
+        assert not paused_apps(case)
+        await paused(case, entry)
+        assert paused_apps(case) == {entry.app_id}
+        await case.manager.kill(entry.app_id, "enough")
+        assert not paused_apps(case)
+
+    run(body)
+
+
 def test_new_app_waits_behind_those_that_wait_when_a_place_comes_free(tmp_path):
     async def body():
         case = case_of(tmp_path, LIMITED)
