@@ -9,7 +9,7 @@ from pathlib import Path
 from am.profiler.event_folder import EventFolder
 from am.profiler.follower import LogFollower
 from am.profiler.parser import LogReader
-from am.profiler.records import Begun, Record, StepLoss, StepsPerSecond, believable
+from am.profiler.records import Begun, ExamplesPerSecond, Record, StepLoss, StepsPerSecond, believable
 from themis.apps import MetricSpec
 
 SEARCH_EVERY_S = 5.0
@@ -29,8 +29,8 @@ class JobReader:
     Once the log has a step, the reader ignores event files: they would repeat the same steps, or count epochs. It drops
     records with more than `MAX_ITERATIONS` iterations.
 
-    *Rates:* lines of most programs have no times. Then the time of reading counts: `MIN_RATE_S` or more pass between
-    the two steps of a rate. Data of earlier attempts give none.
+    *Rates:* lines of most programs have no times. Until one has, the time of reading counts: `MIN_RATE_S` or more pass
+    between the two steps of a rate. Data of earlier attempts give none.
 
     Attributes:
         lines: The reader of the log's lines.
@@ -52,6 +52,7 @@ class JobReader:
         self._log = log
         self.lines = LogReader(metric=metric)
         self._rate_from: tuple[float, int] | None = None
+        self._has_times = False
         self._events = EventFolder(folders, since_s)
         self._log_has_steps = False
         self._searched_at_s = -math.inf
@@ -95,7 +96,8 @@ class JobReader:
 
     def _with_rates(self, records: list[Record], now_s: float) -> list[Record]:
         """Add a rate before the last step, if the log has no times."""
-        if self.lines.times_steps:
+        self._has_times = self._has_times or any(map(_is_timed, records))
+        if self._has_times:
             return records
         places = [place for place, record in enumerate(records) if isinstance(record, StepLoss)]
         if any(isinstance(record, Begun) for record in records):
@@ -121,3 +123,10 @@ class JobReader:
         records = believable(self.lines.read(lines))
         self._log_has_steps = self._log_has_steps or any(isinstance(record, StepLoss) for record in records)
         return records
+
+
+def _is_timed(record: Record) -> bool:
+    """Whether a record says how long steps take."""
+    return isinstance(record, StepsPerSecond | ExamplesPerSecond) or (
+        isinstance(record, StepLoss) and record.seconds is not None
+    )

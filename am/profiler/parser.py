@@ -88,7 +88,6 @@ class LogReader:
         lines_seen: Lines with text.
         lines_read: Those of them with a loss or with the declared metric.
         first_line: The first line with text, shortened.
-        times_steps: Whether the steps come from a format whose lines have the times of the steps.
 
     Args:
         formats: Formats with lines of their own.
@@ -104,7 +103,8 @@ class LogReader:
         self._declared = DeclaredMetric(metric) if metric is not None and metric.declared else None
         self.lines_seen = self.lines_read = 0
         self.first_line = ""
-        self.times_steps = False
+        # In a format with lines of its own.
+        self._has_steps = False
         self._candidates, self._ways = _patterns(tuple(each.starts for each in self._formats))
         self._ordinary = _ordinary(tuple(each.ordinary for each in self._formats))
         self._keep_last = tuple(mark for each in self._formats for mark in each.keep_last)
@@ -187,7 +187,7 @@ class LogReader:
             if tag is None or self._accepts(tag, found):
                 if type(found[0]) is Begun:
                     self._begin()
-                self.times_steps = self.times_steps or any(type(record) is StepLoss for record in found)
+                self._has_steps = self._has_steps or any(type(record) is StepLoss for record in found)
                 if self._declared is not None and (metric := self._declared.read(match[0].decode("utf-8", "replace"))):
                     found = (*found, metric)
                 self._count_read(found)
@@ -198,7 +198,7 @@ class LogReader:
 
     @property
     def _reads_others(self) -> bool:
-        return not self.times_steps or self._declared is not None
+        return not self._has_steps or self._declared is not None
 
     def _other_lines(self, data: bytes) -> list[Record]:
         """Return the records of lines that no other format reads."""
@@ -211,7 +211,7 @@ class LogReader:
             found: Sequence[Record] = ()
             row = ""
             text = line[tag.end() :].decode("utf-8", "replace").rstrip()
-            if not self.times_steps:
+            if not self._has_steps:
                 found, row = self._text.read(text), self._text.row
             if self._declared is not None and (metric := self._declared.read(text) or self._declared.read(row)):
                 found = (*(found or self._progress(text, metric)), metric)
@@ -222,7 +222,7 @@ class LogReader:
 
     def _progress(self, text: str, metric: Metric) -> Sequence[Record]:
         """Return the step of a line that has the declared metric and no loss: its step or its epoch is progress too."""
-        at = metric.step if metric.step is not None or self.times_steps else self._text.epoch_of(text)
+        at = metric.step if metric.step is not None or self._has_steps else self._text.epoch_of(text)
         return () if at is None else (StepLoss(step=at, loss=None),)
 
     def _begin(self) -> None:

@@ -52,6 +52,14 @@ def test_time_between_two_incarnations_gives_no_rate(job):
     assert job(905.0, 30) == [2.0]
 
 
+def test_lines_of_a_known_format_without_times_get_a_rate_until_one_has_a_time(job):
+    line = "INFO:tensorflow:loss = 0.5, step = {}\n"
+    assert job(100.0, before=line.format(10)) == []
+    assert job(102.0, before=line.format(30)) == [10.0]
+    assert job(104.0, before="INFO:tensorflow:loss = 0.5, step = 50 (1.000 sec)\n") == []
+    assert job(106.0, before=line.format(70)) == []
+
+
 def test_lines_with_times_need_no_rate(job):
     lines = "INFO:tensorflow:loss = 0.5, step = {} (1.000 sec)\n"
     assert job(100.0, before=lines.format(10) + lines.format(20)) == []
