@@ -40,7 +40,7 @@ def is_address(text: str) -> bool:
 def network_of(address: str) -> str:
     """Return what one peer has of addresses: one of IPv4, and of IPv6 all that share their first 64 bits.
 
-    Whoever is on this machine has all of its loopback addresses.
+    Any process of this machine can use all of its loopback addresses, so they are one peer.
 
     >>> network_of("::ffff:192.0.2.1"), network_of("2001:db8::7"), network_of("127.0.0.2")
     ('192.0.2.1/32', '2001:db8::/64', '127.0.0.0/8')

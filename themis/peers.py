@@ -15,7 +15,7 @@ _Transport = TypeVar("_Transport", bound=asyncio.WriteTransport)
 def least_needed(transports: Sequence[_Transport]) -> _Transport:
     """Return the connection to end for a further one: the oldest of the peer that has the most.
 
-    So other peers get their share, and also whoever shares the address of a peer that takes all.
+    So every peer gets its share, and so do honest clients behind the address of a peer that takes all.
 
     Args:
         transports: All connections, the oldest first; at least one.

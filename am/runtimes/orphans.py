@@ -39,7 +39,7 @@ class Orphans:
     """The orphans of an app master's tasks. Belongs to the event loop of the main thread.
 
     Args:
-        tasks: The ids of the tasks that run: these are children too, and whoever started them waits for them.
+        tasks: The ids of the tasks that run: these are children too, but `themis.processes` waits for them.
     """
 
     def __init__(self, tasks: Collection[int]) -> None:

@@ -354,7 +354,7 @@ class AppMasters:
             return self._take_by_force(entry, "the lease was not given back in time")
         if is_delayed:
             is_due = not entry.leave_reason and now_s >= entry.attempt_losses.next_at_s
-            return self._start_after_pause(entry) if is_due else None
+            return self._start_delayed(entry) if is_due else None
         if self._starts.waits(entry.app_id):
             return None
         if self.launches.failed(entry.app_id):
@@ -373,7 +373,7 @@ class AppMasters:
             return self._take_by_force(entry, "the app master is silent" if known else "it never registered")
         return None
 
-    async def _start_after_pause(self, entry: AppEntry) -> None:
+    async def _start_delayed(self, entry: AppEntry) -> None:
         self._delayed.discard(entry.app_id)
         await self._launch_or_queue(entry)
 
@@ -518,7 +518,7 @@ class AppMasters:
         if losses.next_at_s > self._clock.now_s():
             self._delayed.add(entry.app_id)
             lost = f"{len(losses.fruitless_at_s)} attempts in a row were lost without progress"
-            entry.launch_wait = f"{lost}, so the next one starts {losses.pause_s:.0f} s after the last loss"
+            entry.launch_wait = f"{lost}, so the next one starts {losses.delay_s:.0f} s after the last loss"
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str, taken: Collection[int]) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""

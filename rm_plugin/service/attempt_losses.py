@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from themis.values import Value
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 300.0
 """Seconds before the attempt that follows two losses without progress, and at most; each further loss doubles them."""
 
 
@@ -41,18 +41,18 @@ class AttemptLosses(Value, frozen=True, kw_only=True):
         return self.excused_attempts + len(self.failed_at_s)
 
     @property
-    def pause_s(self) -> float:
+    def delay_s(self) -> float:
         """How long the next attempt waits after the last loss: not at all after the first one without progress."""
         again = len(self.fruitless_at_s) - 2
-        return 0.0 if again < 0 else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**again)
+        return 0.0 if again < 0 else min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0**again)
 
     @property
     def next_at_s(self) -> float:
         """When the next attempt may start."""
-        return self.fruitless_at_s[-1] + self.pause_s if self.fruitless_at_s else 0.0
+        return self.fruitless_at_s[-1] + self.delay_s if self.fruitless_at_s else 0.0
 
     def excused_up_to(self, attempt: int) -> AttemptLosses:
-        """Excuse all attempts up to this one that are not counted yet. They leave the pause as it is."""
+        """Excuse all attempts up to this one that are not counted yet. They leave the delay as it is."""
         return replace(self, excused_attempts=max(self.excused_attempts, attempt - len(self.failed_at_s)))
 
     def after(

@@ -33,7 +33,7 @@ MAX_CALLS, CALLS_PER_S = 1_000.0, 50.0
 """Calls and requests of pages of a user, or of all unknown readers of a network: at most at once, and each second
 after that."""
 SEARCH_CALLS = 10.0
-"""As so many calls counts a search, which looks at every app, archived ones too."""
+"""A search counts as this many calls, because it looks at every app, archived ones too."""
 
 ACTION_STEP_S = 300
 """Seconds after which pages carry a new text for actions. One is valid for one to two of these steps."""

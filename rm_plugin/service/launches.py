@@ -49,7 +49,8 @@ class Launches:
         self._clock = clock
         self._refusal_key = refusal_key
         self._failed: set[str] = set()
-        self._again_at_s = 0.0
+        self.again_at_s = 0.0
+        """When failed launches are to be tried again."""
         # The attempt and the token of each app whose app master is being started.
         self._tokens: dict[str, tuple[int, str]] = {}
         # A kill would miss an app master that comes later, so it waits for a launch of the same app.
@@ -58,11 +59,6 @@ class Launches:
     def failed(self, app_id: str) -> bool:
         """Whether the launch of an app failed, and is to be tried again."""
         return app_id in self._failed
-
-    @property
-    def again_at_s(self) -> float:
-        """When failed launches are to be tried again."""
-        return self._again_at_s
 
     async def launch(self, entry: AppEntry, gpus: int) -> bool:
         """Launch the attempt of an app.
@@ -89,7 +85,7 @@ class Launches:
             entry.launch_wait = f"waits to be started: {error}"
             if entry.is_active:
                 self._failed.add(entry.app_id)
-            self._again_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
+            self.again_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
             return False
         if entry.app_id in self._failed:
             LOG.info("%s is started, after a wait", entry.app_id)

@@ -54,7 +54,7 @@ class BoundedConnections:
         protocol: asyncio.BaseProtocol = self._server()
         if self._tls is not None:
             loop, limit_s = asyncio.get_running_loop(), HANDSHAKE_S
-            # Nobody waits for the handshake. The stubs know neither that nor parts of seconds.
+            # No future waits for the handshake, and its limit is a float. The stubs allow neither.
             protocol = SSLProtocol(loop, protocol, self._tls, None, True, ssl_handshake_timeout=limit_s)  # type: ignore[arg-type]
         transport.set_protocol(protocol)
         protocol.connection_made(transport)

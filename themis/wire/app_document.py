@@ -75,7 +75,7 @@ NOT_IN_LISTS = ("demand_max_gpus", "folder", "metric", "leases", "estimate", "ex
 
 
 def listed_document(app: pb.AppStatus) -> Document:
-    """Return what a list of the commands has of an app, with None for what it does not ask for."""
+    """Return an app as the commands list it. Keys that a list does not ask for are None."""
     return {**app_document(app), **dict.fromkeys(NOT_IN_LISTS)}
 
 

@@ -23,9 +23,8 @@ LOG = logging.getLogger("themis.am.hosts")
 MIRRORED = ("history.jsonl",)
 """Files in a job's folder of which the app master keeps a copy."""
 
-
 MAX_UNPROVEN = 64
-"""Connections without a proof at a time. Whoever reaches the port can open some, and each has a file handle here."""
+"""Connections without a proof at a time. Any process that reaches the port can open some; each is a file handle."""
 
 WELCOME_S = 10.0
 """Seconds that a task host has to prove itself; it tries again."""

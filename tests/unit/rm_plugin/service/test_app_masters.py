@@ -291,7 +291,7 @@ def test_attempt_that_never_started_is_not_counted(tmp_path: Path) -> None:
         for _ in range(case.manager.settings.am_max_attempts + 1):
             await case.manager.app_masters._take_by_force(entry, "the lease was not given back in time")
         engine.trouble = None
-        case.clock.advance_to(case.clock.now_s() + attempt_losses.LONGEST_PAUSE_S)
+        case.clock.advance_to(case.clock.now_s() + attempt_losses.LONGEST_DELAY_S)
         await looked(case)
         (launch,) = engine.launched
         assert launch.attempts_left == case.manager.settings.am_max_attempts
@@ -336,7 +336,7 @@ def test_attempts_that_the_site_took_do_not_count(tmp_path: Path) -> None:
         await case.manager.app_masters.am_exited(ended)
         losses = entry.attempt_losses
         assert (entry.state, len(losses.failed_at_s), losses.excused_attempts) == (AppState.ACCEPTED, 1, 2)
-        case.clock.advance_to(case.clock.now_s() + attempt_losses.FIRST_PAUSE_S)
+        case.clock.advance_to(case.clock.now_s() + attempt_losses.FIRST_DELAY_S)
         await looked(case)
         assert (entry.attempt, engine.launched[-1].attempts_left) == (4, 1)
         await lose(case, entry)
@@ -390,7 +390,7 @@ class TestPausesBetweenAttempts:
         rm.manager.app_masters.check_apps()
         await until(lambda: rm.launcher.launched[-1].launch.attempt > entry.lost_attempt)
 
-    async def pause_s(self, case, entry, engine):
+    async def delay_s(self, case, entry, engine):
         """Lose the attempt to the site. Return after how many seconds the next one starts."""
         await self.take(case, entry)
         lost_at_s = case.clock.now_s()
@@ -402,8 +402,8 @@ class TestPausesBetweenAttempts:
     def test_each_waits_longer_than_the_one_before(self, tmp_path):
         async def scenario(case, engine):
             entry = await case.manager.submit(SPEC)
-            pauses_s = [await self.pause_s(case, entry, engine) for _ in range(10)]
-            assert pauses_s == [0, 5, 10, 20, 40, 80, 160, 300, 300, 300]
+            delays_s = [await self.delay_s(case, entry, engine) for _ in range(10)]
+            assert delays_s == [0, 5, 10, 20, 40, 80, 160, 300, 300, 300]
             assert (entry.attempt_losses.failed_at_s, entry.attempt_losses.excused_attempts) == ((), 10)
 
         run(scenario, tmp_path, None)
@@ -427,9 +427,9 @@ class TestPausesBetweenAttempts:
     def test_progress_begins_the_row_again(self, tmp_path):
         async def scenario(case, engine):
             entry = await case.manager.submit(SPEC)
-            for iteration, pause_s in ((0, 0), (0, 5), (10, 0), (10, 5), (4, 10), (11, 0)):
+            for iteration, delay_s in ((0, 0), (0, 5), (10, 0), (10, 5), (4, 10), (11, 0)):
                 entry.take_heartbeat(pb.Heartbeat(jobs=[pb.JobStatus(job_id="job-0", iteration=iteration)]))
-                assert await self.pause_s(case, entry, engine) == pause_s
+                assert await self.delay_s(case, entry, engine) == delay_s
 
         run(scenario, tmp_path, None)
 
@@ -437,7 +437,7 @@ class TestPausesBetweenAttempts:
         async def scenario(case, engine):
             entry = await case.manager.submit(SPEC)
             for _ in range(3):
-                assert await self.pause_s(case, entry, engine) == 0
+                assert await self.delay_s(case, entry, engine) == 0
                 case.clock.advance_to(case.clock.now_s() + case.manager.settings.am_failures_window_s)
 
         run(scenario, tmp_path, None)
@@ -448,7 +448,7 @@ class TestPausesBetweenAttempts:
             message = pb.Register(app_id=entry.app_id, attempt=2, pid=5)
             note = case.manager.app_masters.note_next_attempt
             await case.manager.changes.make(lambda change: note(change, entry, message, {1}))
-            assert await self.pause_s(case, entry, engine) == 5
+            assert await self.delay_s(case, entry, engine) == 5
 
         run(scenario, tmp_path, None)
 
@@ -457,7 +457,7 @@ class TestPausesBetweenAttempts:
         async def scenario(case, engine):
             entry = await case.manager.submit(SPEC)
             for _ in range(4):
-                await self.pause_s(case, entry, engine)
+                await self.delay_s(case, entry, engine)
             await self.take(case, entry)
             await getattr(case.manager, act)(entry.app_id, "enough")
             await until(lambda: not entry.is_active)

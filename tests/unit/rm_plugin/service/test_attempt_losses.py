@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rm_plugin.service.attempt_losses import FIRST_PAUSE_S, LONGEST_PAUSE_S, AttemptLosses
+from rm_plugin.service.attempt_losses import FIRST_DELAY_S, LONGEST_DELAY_S, AttemptLosses
 
 
 def lost(losses, attempt, now_s, *, taken=(), all_excused=False, done=0):
@@ -40,16 +40,16 @@ def test_excused_attempts_leave_the_pause_as_it_is():
     losses = AttemptLosses(failed_at_s=(1.0,), fruitless_at_s=(1.0, 2.0, 3.0), done_at_loss=7)
     excused = losses.excused_up_to(5)
     assert (excused.excused_attempts, excused.counted) == (4, 5)
-    assert (excused.pause_s, excused.next_at_s) == (losses.pause_s, losses.next_at_s) == (10.0, 13.0)
+    assert (excused.delay_s, excused.next_at_s) == (losses.delay_s, losses.next_at_s) == (10.0, 13.0)
 
 
 def test_pauses_double_up_to_the_longest():
-    losses, pauses_s = AttemptLosses(), []
+    losses, delays_s = AttemptLosses(), []
     for attempt in range(1, 11):
         losses = lost(losses, attempt, 10.0 * attempt, taken={attempt})
-        pauses_s.append(losses.pause_s)
-    assert pauses_s == [0, FIRST_PAUSE_S, 10, 20, 40, 80, 160, LONGEST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_PAUSE_S]
-    assert losses.next_at_s == 100.0 + LONGEST_PAUSE_S
+        delays_s.append(losses.delay_s)
+    assert delays_s == [0, FIRST_DELAY_S, 10, 20, 40, 80, 160, LONGEST_DELAY_S, LONGEST_DELAY_S, LONGEST_DELAY_S]
+    assert losses.next_at_s == 100.0 + LONGEST_DELAY_S
 
 
 def test_row_begins_again_with_an_iteration_beyond_all_before():
@@ -61,7 +61,7 @@ def test_row_begins_again_with_an_iteration_beyond_all_before():
 
 
 def test_next_attempt_of_an_app_without_losses_waits_for_nothing():
-    assert (AttemptLosses().pause_s, AttemptLosses().next_at_s) == (0.0, 0.0)
+    assert (AttemptLosses().delay_s, AttemptLosses().next_at_s) == (0.0, 0.0)
 
 
 def test_store_gives_back_what_it_got():

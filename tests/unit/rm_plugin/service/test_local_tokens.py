@@ -4,6 +4,8 @@ import asyncio
 import os
 import threading
 
+from connection_cases import read_until_closed
+
 from rm_plugin.service import authentication, receiving
 from rm_plugin.service.authentication import LocalTokens
 from rm_plugin.service.identities import Identities
@@ -14,13 +16,7 @@ PORT = 64_999
 
 
 async def asked() -> bytes:
-    reader, writer = await asyncio.open_unix_connection(local_socket(PORT))
-    try:
-        return await reader.read()
-    except ConnectionResetError:
-        return b""
-    finally:
-        writer.close()
+    return await read_until_closed(*await asyncio.open_unix_connection(local_socket(PORT)))
 
 
 def test_user_who_asks_without_end_is_closed_and_keeps_nobody_waiting(monkeypatch):

@@ -248,7 +248,7 @@ def test_app_fails_once_its_last_attempt_is_lost(tmp_path, attempts):
                 assert not entry.ended
                 await rm.manager.register(registration(entry))
                 await rm.launcher.end(entry.app_id, 7)
-                rm.clock.advance_to(rm.clock.now_s() + attempt_losses.FIRST_PAUSE_S)
+                rm.clock.advance_to(rm.clock.now_s() + attempt_losses.FIRST_DELAY_S)
                 rm.manager.app_masters.check_apps()
             await until(lambda: entry.ended)
             assert entry.state is AppState.FAILED

@@ -6,6 +6,7 @@ import ssl
 
 import pytest
 from aiohttp import web
+from connection_cases import read_until_closed
 
 from rm_plugin.service.certificates import init_tls
 from themis import peers
@@ -64,13 +65,7 @@ async def completed(connection):
 
 async def answer(port, sent):
     """What comes until the server closes the connection."""
-    reader, writer = await opened(port, sent)
-    try:
-        return await reader.read()
-    except ConnectionResetError:
-        return b""
-    finally:
-        writer.close()
+    return await read_until_closed(*await opened(port, sent))
 
 
 def test_peer_that_takes_all_connections_keeps_nobody_out(monkeypatch):
