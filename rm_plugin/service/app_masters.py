@@ -108,6 +108,10 @@ class AppMasters:
         """The number of app masters that run, start or are to start."""
         return len(self._watched)
 
+    def heartbeat_s(self) -> float:
+        """Return the seconds between two heartbeats of an app master: more with many of them."""
+        return self.settings.heartbeat_time_s(self.count)
+
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 
@@ -215,12 +219,26 @@ class AppMasters:
         """Note that an app master is no longer starting."""
         self._starts.done(app_id)
 
+    def ask_to_leave(self, entry: AppEntry) -> None:
+        """Ask the app master to end, for a kill or a pause."""
+        if entry.session is not None:
+            message = pb.ShutDown(reason=entry.leave_reason, pause=not entry.kill_reason)
+            entry.session.send(pb.RmMessage(shut_down=message))
+
     def kill_later(self, entry: AppEntry) -> None:
-        """Kill the app's processes after `KILL_GRACE_S`, or at once if no app master is connected. Then end the app."""
+        """Ask the app master to end. Kill what still runs after `KILL_GRACE_S`, at once if none is connected.
+
+        Then end the app.
+        """
+        self.ask_to_leave(entry)
         self._spawn(self._kill_after(entry, KILL_GRACE_S if entry.session is not None else 0.0))
 
     def pause_later(self, entry: AppEntry) -> None:
-        """Give the app the time for checkpoints that an ending lease gives. Then kill what still runs, and pause it."""
+        """Ask the app master to end, and give it the time for checkpoints that an ending lease gives.
+
+        Then kill what still runs, and pause the app.
+        """
+        self.ask_to_leave(entry)
         self._spawn(self._pause_after(entry, self._pause_grace_s if entry.session is not None else 0.0))
 
     @property

@@ -35,7 +35,7 @@ async def take(case: ServiceCase, kind: str, number: int) -> None:
         if kind == "grant" and entry.app_id in manager.hosted:
             manager.app_masters.start_hosted(entry)
         elif kind == "register":
-            await manager.register(registration(entry))
+            await manager.sessions.register(registration(entry))
         elif kind == "rest" and entry.session is not None:
             await case.send(entry, entry.session, rest=pb.Rest(view=b"v"))
         elif kind == "pause":

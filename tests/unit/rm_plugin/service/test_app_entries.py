@@ -47,7 +47,7 @@ def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
 
 
 async def tell(manager, entry, **body):
-    await manager.receive(entry, Session(entry.app_id, 1), pb.AmMessage(id=9, **body))
+    await manager.sessions.receive(entry, Session(entry.app_id, 1), pb.AmMessage(id=9, **body))
 
 
 async def killed_by_force(manager, entry):

@@ -275,11 +275,11 @@ def test_app_being_killed_is_not_asked_after_reconnect(tmp_path: Path) -> None:
             snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
             return [not app.silent for app in snapshot.apps]
 
-        await case.manager.register(message)
+        await case.manager.sessions.register(message)
         assert is_asked() == [True]
         await case.manager.kill(entry.app_id, "no longer wanted")
         assert is_asked() == [False]
-        await case.manager.register(message)
+        await case.manager.sessions.register(message)
         assert is_asked() == [False]
 
     run(scenario, tmp_path, None)

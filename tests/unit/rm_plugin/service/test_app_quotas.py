@@ -197,7 +197,7 @@ def test_fairness_counts_from_the_admission_for_rounds_app_masters_and_after_a_r
         await end(case, first)
         await admitted(case, second)
         await until(lambda: second.attempt == 1)
-        _, session = await case.manager.register(registration(second))
+        _, session = await case.manager.sessions.register(registration(second))
         welcome = session._outgoing.get_nowait().registered
         snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
         assert welcome.submitted_at_s == snapshot.standing(second.app_id).submitted_at_s == case.clock.now_s()
@@ -376,7 +376,7 @@ def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_outlives_eve
         )
         case.clock.advance_to(case.clock.now_s() + 500.0)
         session.close()
-        case.manager.disconnected(entry, session)
+        case.manager.sessions.disconnected(entry, session)
         assert await case.manager.retention.archive_old() == 1
         assert not store.events(app_id=entry.app_id)
         again = ServiceCase(store, policy="tiresias", folder=tmp_path, now_s=case.clock.now_s())

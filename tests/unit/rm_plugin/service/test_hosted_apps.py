@@ -79,7 +79,7 @@ def test_round_decides_the_same_with_the_host_and_with_app_masters(tmp_path, pol
             service.clock.advance_to(NOW_S + 10.0 * number)
             entry = await service.manager.submit(spec)
             if app_masters == "at_submit":
-                entry, session = await service.manager.register(registration(entry))
+                entry, session = await service.manager.sessions.register(registration(entry))
                 speakers.append(asyncio.ensure_future(negotiate(service, entry, session, tmp_path)))
                 # It reads the welcome, and sets its clock by it, before the time goes on.
                 await until(session._outgoing.empty)
@@ -140,7 +140,7 @@ def test_app_master_starts_with_the_first_grant_and_takes_over(tmp_path):
         assert entry.app_id not in service.manager.hosted
         # Until it registers, the app is asked for nothing.
         assert service.arbiter._apps[entry.app_id].silent
-        await service.manager.register(registration(entry))
+        await service.manager.sessions.register(registration(entry))
         assert (entry.state, entry.attempt) == (AppState.RUNNING, 1)
         assert not service.arbiter._apps[entry.app_id].silent
         (message,) = [entry.session._outgoing.get_nowait() for _ in range(1)]
@@ -230,12 +230,12 @@ def test_check_looks_at_no_hosted_app(tmp_path, monkeypatch):
 def test_cluster_is_one_message_until_it_changes(tmp_path):
     async def scenario():
         service = case(tmp_path, cluster=BIG)
-        before = service.manager._registered_cluster()
-        assert service.manager._registered_cluster() is before
+        before = service.manager.live_cluster.registered()
+        assert service.manager.live_cluster.registered() is before
         service.arbiter.machine_lost("m1", now_s=NOW_S, reason="a test")
-        after = service.manager._registered_cluster()
+        after = service.manager.live_cluster.registered()
         assert (before.gpus_available, after.gpus_available) == (16, 12)
-        assert service.manager._registered_cluster() is after
+        assert service.manager.live_cluster.registered() is after
         await service.manager.hosted.close()
 
     run(scenario())
@@ -440,7 +440,7 @@ class TestResting:
         entry = await service.manager.submit(spec)
         await service.rounds._play(["test"])
         await until(lambda: bool(service.launcher.launched))
-        entry, session = await service.manager.register(registration(entry))
+        entry, session = await service.manager.sessions.register(registration(entry))
         leases = [lease.lease_id for lease in service.arbiter.table.of_app(entry.app_id)]
         await service.send(entry, session, release=pb.Release(lease_ids=leases, reason="the test"))
         while not session._outgoing.empty():
@@ -475,10 +475,10 @@ class TestResting:
             assert (entry.state, entry.session, entry.app_id in service.manager.hosted) == ("ACCEPTED", None, True)
             assert shown_state(app_status(service.manager, entry, whole=True)) == WAITING
             with pytest.raises(InputError, match="over"):
-                await service.manager.register(registration(entry))
+                await service.manager.sessions.register(registration(entry))
             await service.rounds._play(["test"])
             await until(lambda: len(service.launcher.launched) == 2)
-            await service.manager.register(registration(entry))
+            await service.manager.sessions.register(registration(entry))
             assert (entry.state, entry.attempt, entry.resting_view) == ("RUNNING", 2, b"")
             assert not entry.attempt_losses.failed_at_s
             service.check()
