@@ -268,7 +268,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.app_masters.arrive(entry)
+        self.app_masters.lifecycle.arrive(entry)
 
     async def reload_queues(self, *, by: str) -> Queues:
         """Read the file of queues again and apply it: nothing holds before all is checked and written.
@@ -315,7 +315,7 @@ class ResourceManager:
             change.put(entry, kill_reason=kill_reason)
             if not entry.is_active:
                 # Nothing of a paused app runs.
-                self.app_masters.end_app(change, entry, AppState.KILLED, kill_reason)
+                self.app_masters.lifecycle.end(change, entry, AppState.KILLED, kill_reason)
                 return
             self.live_cluster.leave(change, entry.app_id, kill_reason)
             change.then(lambda: self.app_masters.kill_later(entry))

@@ -273,10 +273,10 @@ class Sessions:
         state = AppState.KILLED if entry.kill_reason else AppState(finish.state)
         # An engine may have ended the app master meanwhile, which then says that it was killed.
         if entry.pause_reason and state in (AppState.PAUSED, AppState.KILLED) and not entry.kill_reason:
-            self._app_masters.pause_app(change, entry)
+            self._app_masters.lifecycle.pause(change, entry)
             return
         change.set(entry, finish=finish)
-        self._app_masters.end_app(change, entry, state, entry.kill_reason or finish.diagnostics)
+        self._app_masters.lifecycle.end(change, entry, state, entry.kill_reason or finish.diagnostics)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
         """Note that a session's stream broke; the app master may come back until `am_expiry_s` has passed."""

@@ -70,7 +70,7 @@ def test_watched_apps_equal_a_walk_over_all_apps(steps):
             with contextlib.suppress(InputError):
                 await take(case, kind, number)
             hosted = case.manager.hosted
-            assert set(case.manager.app_masters._watched) == {
+            assert {entry.app_id for entry in case.manager.app_masters.watch} == {
                 entry.app_id for entry in case.entries if entry.is_admitted and entry.app_id not in hosted
             }
         await case.manager.app_masters.close(keep_apps=True)

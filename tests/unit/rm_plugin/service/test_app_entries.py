@@ -51,11 +51,11 @@ async def tell(manager, entry, **body):
 
 
 async def killed_by_force(manager, entry):
-    await manager.app_masters._end_surely(entry, AppState.KILLED, "no longer wanted")
+    await manager.app_masters.lifecycle.end_surely(entry, AppState.KILLED, "no longer wanted")
 
 
 async def lost(manager, entry):
-    await manager.app_masters._end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
+    await manager.app_masters.lifecycle.end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
 
 
 async def killed_in_order(manager, entry):

@@ -374,13 +374,13 @@ def test_registration_cancelled_in_effect_leaves_no_session(tmp_path, monkeypatc
         entry = await rm.manager.submit(SPEC)
         message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
         register = asyncio.ensure_future(rm.manager.sessions.register(message))
-        greet = rm.manager._greet
+        greet = rm.manager.sessions._greet
 
         def cancelled_now(*arguments):
             greet(*arguments)
             register.cancel()
 
-        monkeypatch.setattr(rm.manager, "_greet", cancelled_now)
+        monkeypatch.setattr(rm.manager.sessions, "_greet", cancelled_now)
         with suppress(asyncio.CancelledError):
             await register
         assert register.cancelled()

@@ -218,7 +218,7 @@ def test_check_looks_at_no_hosted_app(tmp_path, monkeypatch):
         await until(lambda: len(service.launcher.launched) == len(_winners(service)))
         looked = []
         monkeypatch.setattr(
-            service.manager.app_masters, "_due_action", lambda entry, now_s, overdue: looked.append(entry.app_id)
+            service.manager.app_masters.watch, "_due", lambda entry, now_s, overdue: looked.append(entry.app_id)
         )
         service.manager.app_masters.check_apps()
         assert set(looked) == _winners(service) != {entry.app_id for entry in apps}

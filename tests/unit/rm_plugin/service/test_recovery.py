@@ -182,7 +182,7 @@ def test_app_master_that_yarn_may_start_again_has_the_time_of_a_start(tmp_path, 
     async def scenario():
         async with memory_service(tmp_path, am_expiry_s=30.0, am_start_s=300.0) as rm:
             masters = rm.manager.app_masters
-            masters.settings = masters.settings.model_copy(update={"engine": "yarn"})
+            masters.watch.settings = masters.settings.model_copy(update={"engine": "yarn"})
             entry, session = await rm.registered(app("mine"))
             rm.manager.sessions.disconnected(entry, session)
             rm.clock.advance_to(rm.clock.now_s() + silent_s)
