@@ -17,13 +17,14 @@ from am.app import App
 from am.app_view import view_to_bytes
 from am.journal import Journal
 from am.journal_store import EmptyJournal
+from rm_plugin.service import app_masters
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.host_process import HOST_COMMAND, HostLostError, HostProcess
 from rm_plugin.service.memory_service import until
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
 from themis.cluster import Cluster, Machine
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.lifecycle import WAITING, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.app_status import shown_state
@@ -552,6 +553,32 @@ class TestResting:
             await service.manager.resume(entry.app_id)
             await until(lambda: len(service.launcher.launched) == 2)
             service.check()
+            await service.manager.hosted.close()
+
+        run(scenario())
+
+    def test_attempt_after_a_pause_starts_after_the_late_kill_of_the_rested_one(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.3)
+
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            kill, failures = service.launcher.kill, [UnreachableError("the engine is unavailable")]
+
+            async def kill_later(app_id):
+                if failures:
+                    raise failures.pop()
+                await kill(app_id)
+
+            service.launcher.kill = kill_later
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            await until(lambda: not failures)
+            await service.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            await service.manager.resume(entry.app_id)
+            await until(lambda: len(service.launcher.launched) == 2)
+            await asyncio.sleep(0.4)
+            assert entry.app_id in service.launcher.living
             await service.manager.hosted.close()
 
         run(scenario())
