@@ -1,19 +1,22 @@
 """Change the core modules one small step at a time, and report which changes their tests notice.
 
 `python tools/mutants.py [--number N] [--seed S] [--room ROOM ..]` draws N mutants, equally many of each room and of
-each module in it, and runs the tests of the room on each: those that import the module first, until one fails. A mutant
-survives if all tests pass. It is a hole in the tests, or equivalent: no input shows the difference. The same seed and
-the same sources give the same mutants. `--only PLACE ..` runs mutants by their names again, `--list` only prints them.
+each module in it, and runs tests of the room on each until one fails: the files that call the changed function, those
+that name the module first, then the quickest. A mutant survives if all of them pass. It is a hole in the tests, or
+equivalent: no input shows the difference. The same seed and the same sources give the same mutants. `--only PLACE ..`
+runs mutants by their names again, `--list` only prints them.
 
 The tests run in a copy of the working tree, in one process with a low priority, first without a mutant: they must pass
-then. A mutant that exceeds the time limit counts as killed, since it may be an endless loop, and is marked. The exit
-code is 1 if a smaller share than `--least` was killed.
+then, and show which files call which functions. What they do in other processes is not seen: all files of the room run
+on a function that none calls. A mutant that exceeds the time limit counts as killed, since it may be an endless loop,
+and is marked. The exit code is 1 if a smaller share than `--least` was killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
@@ -28,6 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -321,28 +325,63 @@ def copy_tree(into: Path) -> None:
             shutil.copy2(HERE / name, into / name)
 
 
-def tests_for(tree: Path, room: str, path: str) -> list[str]:
-    """Return the room's test files, those that import the module first."""
-    files = [str(file.relative_to(tree)) for pattern in ROOMS[room].tests for file in sorted(tree.glob(pattern))]
-    dotted, name = path.removesuffix(".py").replace("/", "."), Path(path).stem
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TestFile:
+    """A test file of a room, and what it calls: functions as their file and first line."""
 
-    def distance(file: str) -> int:
-        text = (tree / file).read_text(encoding="utf-8")
-        return 0 if name in Path(file).stem else 1 if dotted in text else 2
+    path: str
+    seconds: float
+    calls: frozenset[tuple[str, int]]
 
-    return sorted(files, key=distance)
+
+def tests_of(tree: Path, room: str) -> list[str]:
+    """Return the room's test files."""
+    return [str(file.relative_to(tree)) for pattern in ROOMS[room].tests for file in sorted(tree.glob(pattern))]
+
+
+def called_by(tests: Sequence[str], recorded: Path) -> list[TestFile]:
+    """Read what `called_functions` recorded. A file without tests of this tier calls nothing."""
+    files = json.loads(recorded.read_text(encoding="utf-8"))
+    nothing: dict[str, Any] = {"seconds": 0.0, "calls": ()}
+    return [
+        TestFile(path=path, seconds=found["seconds"], calls=frozenset(map(tuple, found["calls"])))
+        for path, found in ((path, files.get(path, nothing)) for path in tests)
+    ]
+
+
+def tests_for(files: Sequence[TestFile], mutant: Mutant, source: bytes) -> list[str]:
+    """Return the test files that call the mutant's function, or all if none does; the nearest and quickest first."""
+    around = {(mutant.path, line) for line in _functions_around(source, mutant.line)}
+    name = Path(mutant.path).stem
+    found = [file for file in files if around & file.calls] or files
+    return [file.path for file in sorted(found, key=lambda file: (name not in Path(file.path).stem, file.seconds))]
+
+
+def _functions_around(source: bytes, line: int) -> set[int]:
+    """Return the first line of the innermost function around a line, as its code object has it; empty if none."""
+    around = [
+        min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body[0].lineno <= line <= (node.end_lineno or 0)
+    ]
+    return {max(around)} if around else set()
 
 
 KILLED, TIMED_OUT, SURVIVED = "killed", "time out", "SURVIVED"
 
 
-def tried(tree: Path, tests: Sequence[str], limit_s: float) -> str:
-    """Run tests until one fails."""
+def tried(tree: Path, tests: Sequence[str], limit_s: float, *, record: Path | None = None) -> str:
+    """Run tests until one fails. `record` is where the calls of each file are written."""
     command = (
         *(sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"),
         *("--timeout", str(TEST_LIMIT_S), "-m", "not slow and not hadoop and not stack and not docker", *tests),
+        *(() if record is None else ("-p", "called_functions")),
     )
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    paths = os.pathsep.join((str(tree), str(tree / "tools")))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    if record is not None:
+        environment |= {"CALLS_FILE": str(record), "CALLS_IN": "am,rm_plugin"}
     process = subprocess.Popen(
         command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -366,10 +405,12 @@ def _kill_group(pid: int) -> None:
 
 def run(tree: Path, drawn: Sequence[tuple[str, Mutant]], limit_s: float, say: Callable[[str], None]) -> list[Mutant]:
     """Run the tests on each mutant. Returns the survivors."""
+    files = {}
     for room in sorted({room for room, _ in drawn}):
-        begun_s = time.monotonic()
-        if tried(tree, tests_for(tree, room, ""), limit_s) != SURVIVED:
+        begun_s, tests, record = time.monotonic(), tests_of(tree, room), tree / f"calls-{room}.json"
+        if tried(tree, tests, limit_s, record=record) != SURVIVED:
             sys.exit(f"the tests of {room} do not pass in {limit_s:g} s without a mutant")
+        files[room] = called_by(tests, record)
         say(f"{room}: the tests pass in {time.monotonic() - begun_s:.0f} s")
     killed: Counter[str] = Counter()
     decided: Counter[str] = Counter()
@@ -379,7 +420,7 @@ def run(tree: Path, drawn: Sequence[tuple[str, Mutant]], limit_s: float, say: Ca
         source, begun_s = module.read_bytes(), time.monotonic()
         module.write_bytes(mutant.applied_to(source))
         try:
-            result = tried(tree, tests_for(tree, room, mutant.path), limit_s)
+            result = tried(tree, tests_for(files[room], mutant, source), limit_s)
         finally:
             module.write_bytes(source)
         decided[room] += 1
