@@ -64,7 +64,7 @@ def kept(home: Path, address: str, **named: str) -> None:
 
 
 def listed(address: str, ca: str | None = None) -> int:
-    with Connection(address, ca=ca, timeout_s=10) as connection:
+    with Connection(address, ca=ca, timeout_s=60) as connection:
         return len(connection.list())
 
 

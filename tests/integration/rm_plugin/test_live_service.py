@@ -600,7 +600,7 @@ def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_
                 (header,) = await asyncio.to_thread(Credentials(address).call, lambda metadata: metadata)
                 stub = AuthorizedStub(rpc.ClientServiceStub(channel), lambda: token_of(header[1]))
                 await stub.Kill(_kill_request(app))
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while (await stub.Show(pb.ShowRequest(app_id=app))).state != "KILLED":
                         await asyncio.sleep(0.05)
             away = False

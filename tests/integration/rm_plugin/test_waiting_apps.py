@@ -73,7 +73,7 @@ def test_apps_wait_on_when_the_resource_manager_is_killed(tmp_path: Path) -> Non
             first.wait()
         # Its pipe has closed.
         assert len(hosts) == 1
-        assert not psutil.wait_procs(hosts, timeout=10)[1]
+        assert not psutil.wait_procs(hosts, timeout=60)[1]
         async with live(configured) as rm:
             await waiting(rm, waits)
             await rm.stub.Kill(pb.KillRequest(app_id=holder))

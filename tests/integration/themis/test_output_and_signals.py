@@ -118,7 +118,7 @@ def recording(folder):
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while not list(folder.iterdir()):
         assert time.monotonic() < deadline_s, "no recording was begun"
         time.sleep(0.05)

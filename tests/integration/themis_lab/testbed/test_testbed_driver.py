@@ -138,7 +138,7 @@ def test_a_run_past_its_time_limit_is_stopped_and_reported(place: Place):
 def test_a_resource_manager_that_ignores_sigterm_is_killed(place: Place):
     begun_s = time.monotonic()
     assert place.run("stubborn", limit_s=1.0).ending is Ending.TIME_LIMIT
-    assert time.monotonic() - begun_s < 10.0
+    assert time.monotonic() - begun_s < 60.0
 
 
 def test_a_resource_manager_that_dies_ends_the_run(place: Place):
@@ -187,7 +187,7 @@ def driver_process(place: Place, mode: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def wait_until(condition, process: subprocess.Popen[bytes] | None = None, limit_s: float = 15.0) -> None:
+def wait_until(condition, process: subprocess.Popen[bytes] | None = None, limit_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline_s, "it did not come about"
