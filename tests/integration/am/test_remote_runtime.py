@@ -338,8 +338,6 @@ def test_a_host_of_an_unknown_seat_ends_by_itself(tmp_path, app_id):
 
 
 def test_task_ends_if_app_master_stays_unreachable(tmp_path, app_id, monkeypatch):
-    monkeypatch.setattr(task_host, "LOST_S", 0.5)
-
     async def scenario():
         hosts = TaskHosts()
         port = await hosts.listen("127.0.0.1")
@@ -354,6 +352,7 @@ def test_task_ends_if_app_master_stays_unreachable(tmp_path, app_id, monkeypatch
                   environment={}, marks={"THEMIS_APP_ID": app_id, "THEMIS_JOB_ID": "j"},
                   log_path=tmp_path / "log", folder=tmp_path)  # fmt: skip
         await until(lambda: (tmp_path / "log").exists() and "up" in (tmp_path / "log").read_text(), "the task is up")
+        monkeypatch.setattr(task_host, "LOST_S", 0.5)
         await hosts.close()
         return await working
 
