@@ -76,7 +76,7 @@ class Workplace:
         return address.read_text().strip()
 
     def run(
-        self, line: str, *, timeout_s: float = 60, stderr: int = subprocess.STDOUT
+        self, line: str, *, timeout_s: float = 150, stderr: int = subprocess.STDOUT
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             line,
