@@ -95,7 +95,11 @@ def violations(rm: Live, configured, machines: tuple[Machine, ...]) -> tuple[str
     )
     gpus = tuple(f"{machine.machine_id}/{index}" for machine in machines for index in range(machine.gpus))
     devices = {machine.machine_id: machine.device for machine in machines}
-    return audit(AuditInput(events=events, gpus=gpus, limits=audit_limits(configured, 1), device_of=devices)).violations
+    return audit(
+        AuditInput(
+            events=events, gpus=gpus, limits=replace(audit_limits(configured, 1), round_s=60.0), device_of=devices
+        )
+    ).violations
 
 
 def test_task_on_a_cpu_node_is_pinned_to_its_cores_and_others_are_not(tmp_path: Path) -> None:
@@ -244,7 +248,7 @@ def test_allox_cuts_a_sample_at_five_times_the_median_of_its_type(tmp_path: Path
     path = cluster_file(tmp_path)
     machines = [{**each, "slots": [6]} for each in (CLUSTER["machines"][0], V100_MACHINE)]
     path.write_text(yaml.safe_dump({**CLUSTER, "machines": machines}))
-    lease = LeaseSettings(duration_s=60, checkpoint_lead_s=1, grace_s=2, ends=LeaseEnds.STAGGERED)
+    lease = LeaseSettings(duration_s=60, checkpoint_lead_s=1, grace_s=15, ends=LeaseEnds.STAGGERED)
     configured = settings(tmp_path, cluster=path, policy="allox", profiling_runs=True, lease=lease)
 
     def app(name: str, *, serial_iteration_s: float) -> AppSpec:
@@ -279,7 +283,7 @@ def test_job_that_states_a_slow_type_to_be_fast_runs_on_the_fast_one_once_its_ap
     """It states that a K80 is three times as fast as a V100; it has a fifth of its speed. Leases are short."""
     path = cluster_file(tmp_path)
     path.write_text(yaml.safe_dump({**CLUSTER, "machines": [CLUSTER["machines"][0], V100_MACHINE]}))
-    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=2)
+    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=15)
     configured = settings(tmp_path, cluster=path, policy="allox", profiling_runs=True, lease=lease)
     spec = replay_app("boaster", iterations=2000, jobs=2)
     arguments = {"model": "resnet50", "serial_iteration_s": 0.75, "speeds": "k80=0.2,v100=1", "log_every": 1}
