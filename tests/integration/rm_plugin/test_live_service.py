@@ -277,12 +277,14 @@ def test_a_killed_resource_manager_comes_back_to_its_apps_and_leases(tmp_path: P
     """The first one is a process that dies by kill -9; its successor, in this process, finds the app master."""
 
     async def scenario() -> None:
-        configured = settings(tmp_path)
+        # Neither its leases nor its work may end before a busy machine has started the successor.
+        lease = LeaseSettings(duration_s=30, checkpoint_lead_s=1, grace_s=15)
+        configured = settings(tmp_path, lease=lease)
         first = start_process(configured)
         try:
             async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
                 stub = LocalStub(rpc.ClientServiceStub(channel), address)
-                spec = replay_app("survivor", iterations=250, tasks=4)
+                spec = replay_app("survivor", iterations=800, tasks=4)
                 app = (await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id
                 while (await stub.Show(pb.ShowRequest(app_id=app))).progress == 0:
                     await asyncio.sleep(0.1)

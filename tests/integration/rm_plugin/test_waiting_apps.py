@@ -103,7 +103,7 @@ def test_app_master_without_gpus_ends_and_the_app_goes_on_from_its_checkpoints_l
             assert 0 < status.progress < 1
             assert rested.detail["attempt"] == 1
             for app_id in apps:
-                status = await rm.ended(app_id, timeout_s=120)
+                status = await rm.ended(app_id, timeout_s=200)
                 assert (status.state, status.attempts > 1) == ("FINISHED", bool(rm.events("am_rested", app_id)))
             assert rm.events("am_lost") == []
 
