@@ -85,7 +85,7 @@ class Attempt:
 
     async def ended(self, job_id):
         """Wait until the incarnation is settled."""
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while self.jobs[job_id].running:
                 await asyncio.sleep(0.001)
 

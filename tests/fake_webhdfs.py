@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from posixpath import dirname
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from free_ports import free_port
+
 PREFIX = "/webhdfs/v1"
 
 
@@ -98,7 +100,7 @@ class Server:
 
     def __init__(self):
         self.hdfs = FakeHdfs()
-        self.port = 0
+        self.port = free_port("127.0.0.1")
         self.start()
 
     def start(self):
@@ -108,7 +110,6 @@ class Server:
             state = hdfs
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._thread.start()
 

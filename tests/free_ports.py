@@ -5,8 +5,9 @@ import os
 import random
 import socket
 
-_PORTS = range(10_000, 20_000)
-"""Below the ephemeral ports of Linux (net.ipv4.ip_local_port_range, from 32768)."""
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = range(10_000 + _WORKER, 20_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+"""Below the ephemeral ports of Linux (net.ipv4.ip_local_port_range, from 32768). Each process of a run has its own."""
 _untried = itertools.cycle(random.Random(os.getpid()).sample(_PORTS, len(_PORTS)))
 
 

@@ -257,7 +257,7 @@ class Stage:
         app_id = await self.submit(spec)
         master = self.connect(app_id, spec, change)
         master.app_id = app_id
-        await asyncio.wait_for(master.registered.wait(), 10)
+        await asyncio.wait_for(master.registered.wait(), 60)
         return master
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:

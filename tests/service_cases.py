@@ -126,20 +126,32 @@ class ServiceCase:
         await self.manager.sessions.receive(entry, session, message)
 
     async def round(self, answers=lambda round_id, body: ()) -> None:
-        """Play a round; `answers` gives (entry, session, message) when reports and when bids are asked for."""
+        """Play a round; `answers` gives (entry, session, message) when reports and when bids are asked for.
+
+        What they lack counts as missed, whatever the time: no answer comes too late because this process stood still.
+        """
         round_id = self.arbiter._next_round_id
+        settings = self.rounds._settings
+        self.rounds._settings = settings.model_copy(update={"report_deadline_s": 60.0, "bid_deadline_s": 60.0})
         playing = asyncio.ensure_future(self.rounds._play(["test"]))
-        for body in ("rho", "bid"):
-            while not playing.done() and not self._asked(body):
-                await asyncio.sleep(0.001)
-            for entry, session, message in answers(round_id, body):
-                await self.send(entry, session, message=message)
-        await playing
+        try:
+            for body in ("rho", "bid"):
+                while not playing.done() and not self._asked(body):
+                    await asyncio.sleep(0.001)
+                for entry, session, message in answers(round_id, body):
+                    await self.send(entry, session, message=message)
+                for session in self._sessions():
+                    session.forget(round_id)
+            await playing
+        finally:
+            self.rounds._settings = settings
 
     def _asked(self, body: str) -> bool:
         """Whether the round waits for answers of this kind: what is sent before is dropped."""
-        sessions = [entry.session for entry in self.entries.active() if entry.session]
-        return any(session._reports if body == "rho" else session._bids for session in sessions)
+        return any(session._reports if body == "rho" else session._bids for session in self._sessions())
+
+    def _sessions(self) -> list[Session]:
+        return [entry.session for entry in self.entries.active() if entry.session]
 
     def check(self) -> None:
         """Lists, statuses and invariants hold."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 @contextlib.asynccontextmanager
-async def all_common_threads_taken(limit_s=5.0):
+async def all_common_threads_taken(limit_s=60.0):
     """Within, only calls that have threads of their own are made; TimeoutError for others."""
     back = threading.Event()
     loop = asyncio.get_running_loop()

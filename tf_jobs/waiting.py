@@ -83,7 +83,10 @@ class Waiting:
 
 def nap(seconds: float) -> None:
     """Sleep, or raise StopAsked as soon as this task is asked to stop."""
-    if signal.sigtimedwait(STOP_SIGNALS, seconds) is not None:
+    asked = signal.sigtimedwait(STOP_SIGNALS, seconds)
+    # If the time is over when a pause of the process ends (SIGSTOP, SIGCONT), Python 3.11 returns no signal, but not
+    # None either: a result that nothing was written to.
+    if asked is not None and asked.si_signo in STOP_SIGNALS:
         raise StopAsked
 
 

@@ -79,7 +79,7 @@ def started_testbed(mix: str, out: Path, policy: str = DEFAULT_POLICY) -> Iterat
         assert not left, f"processes left behind: {left}\n{log.read_text()[-2000:]}"
 
 
-def settle(look: Callable[[], set[int]], timeout_s: float = 5.0) -> set[int]:
+def settle(look: Callable[[], set[int]], timeout_s: float = 30.0) -> set[int]:
     """What `look` still finds after a while."""
     end = time.monotonic() + timeout_s
     while (found := look()) and time.monotonic() < end:

@@ -74,8 +74,8 @@ class ThemisOnDocker:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         self.until(address.exists, "the ResourceManager listens", 60)
         self.address = address.read_text().strip()
-        self.client = Connection(self.address, timeout_s=10.0)
-        self.client.wait_until_ready(20.0)
+        self.client = Connection(self.address, timeout_s=60.0)
+        self.client.wait_until_ready(60.0)
         with contextlib.closing(sqlite3.connect(self.folder / "state" / "rm.sqlite")) as store:
             ((self.run_id,),) = store.execute("SELECT value FROM meta WHERE key = 'run_id'")
 

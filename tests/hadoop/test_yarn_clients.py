@@ -1,5 +1,6 @@
 """Hadoop's Java clients behind our interfaces, against a real YARN of three nodes with 4, 4 and 2 GPUs."""
 
+import itertools
 import json
 import os
 import signal
@@ -184,7 +185,7 @@ def held_by(cluster, yarn, am):
     (app,) = yarn.reports(states=[AppState.RUNNING])
     attempt = f"{app.yarn_app_id.replace('application', 'appattempt')}_000001"
     url = f"{cluster.rm_web}/ws/v1/cluster/apps/{app.yarn_app_id}/appattempts/{attempt}/containers"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         held = {one["containerId"] for one in json.load(answer)["container"]}
     (container_id,) = held - {am.container_id}
     return container_id
@@ -334,7 +335,7 @@ def test_a_container_that_fails_to_start_can_be_released_at_once(yarn, am):
     assert caught.value.name == "YarnError"
     assert not am.has(container_id=container)
     am.release(container_id=container)
-    assert am.ended(container, timeout_s=10) == {container: ExitCode.ABORTED}
+    assert am.ended(container, timeout_s=60) == {container: ExitCode.ABORTED}
     again = am.granted(allocation_request_id=2, host="gpu-node-3", gpus=2)["container_id"]
     am.start(container_id=again, commands=[SLEEP])
 
@@ -395,7 +396,7 @@ def test_yarns_resource_manager_may_be_killed_and_come_back(breakable_cluster, y
     with pytest.raises(RemoteError) as caught:
         am.allocate()
     assert caught.value.name == "UnreachableError"
-    assert 1.0 < time.monotonic() - begun_s < 10.0
+    assert 1.0 < time.monotonic() - begun_s < 50.0
     am.ask(allocation_request_id=3, host="gpu-node-2", gpus=1)
     breakable_cluster.start_daemon("resourcemanager")
     news = am.heartbeats_until(lambda news: news.get("granted"))
@@ -433,6 +434,7 @@ def test_an_ask_is_refused_while_nodes_that_large_are_away(breakable_cluster, ap
     """YARN's ResourceManager, restarted, counts the nodes that have come back to it."""
     am = application(connect_wait_s=60.0).attempt()
     am.register()
+    numbers = itertools.count(1)
     large = [f"nodemanager-{host}" for host, gpus in breakable_cluster.node_gpus.items() if gpus >= 4]
     pids = [breakable_cluster.daemons()[name] for name in large]
     breakable_cluster.kill("resourcemanager")
@@ -442,18 +444,24 @@ def test_an_ask_is_refused_while_nodes_that_large_are_away(breakable_cluster, ap
         with ThreadPoolExecutor(1) as pool:
             started = pool.submit(breakable_cluster.start_daemon, "resourcemanager")
             wait_until(lambda: breakable_cluster.nodes(), 60)
-            # From then on it no longer takes its configured limits for what its nodes can have.
-            time.sleep(2.0)
-            am.ask(allocation_request_id=1, host="gpu-node-1", gpus=4)
-            news = am.allocate()
+            # Soon it no longer takes its configured limits for what its nodes can have.
+            wait_until(lambda: refused(am, next(numbers)), 60)
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
             started.result()
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-    assert [one["allocation_request_id"] for one in news["refused"]] == [1]
-    assert am.granted(allocation_request_id=1, host="gpu-node-1", gpus=4)["gpus"] == 4
+    assert am.granted(allocation_request_id=next(numbers), host="gpu-node-1", gpus=4)["gpus"] == 4
+
+
+def refused(am, number):
+    """Whether YARN refuses an ask of four GPUs. It is withdrawn if not."""
+    am.ask(allocation_request_id=number, host="gpu-node-1", gpus=4)
+    if any(one["allocation_request_id"] == number for one in am.allocate()["refused"]):
+        return True
+    am.withdraw(allocation_request_id=number)
+    return False
 
 
 def test_a_node_that_is_lost(breakable_cluster, yarn, application):
@@ -516,7 +524,7 @@ def test_no_resource_manager(cluster, tmp_path):
     begun_s = time.monotonic()
     done = in_a_process_of_its_own(cluster, ASK_FOR_NODES, HADOOP_CONF_DIR=conf_dir)
     assert done.stdout.startswith("UnreachableError Hadoop does not answer (listing nodes)"), done.stderr
-    assert time.monotonic() - begun_s < 15
+    assert time.monotonic() - begun_s < 60
     assert (done.stderr, done.returncode) == ("", 0)
 
 

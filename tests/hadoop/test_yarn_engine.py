@@ -114,10 +114,10 @@ def test_the_app_masters_page_answers_behind_yarns_proxy(themis):
     app_id = themis.submit(name="paged", job={"tasks": 1, "gpus_per_task": 1, "iterations": 100_000})
     themis.wait_until_iterating(app_id)
     base = f"{themis.cluster.rm_web}/proxy/{themis.app(app_id).engine_id}/"
-    with urllib.request.urlopen(base, timeout=10) as answer:
+    with urllib.request.urlopen(base, timeout=60) as answer:
         page = answer.read().decode()
     assert "paged" in page and "job-00" in page
-    with urllib.request.urlopen(base + "status.json", timeout=10) as answer:
+    with urllib.request.urlopen(base + "status.json", timeout=60) as answer:
         assert json.load(answer)["app_id"] == app_id
     themis.client.kill(app_id)
     themis.wait_until_ended(app_id)

@@ -109,7 +109,7 @@ def test_a_second_failure_of_the_app_master_ends_the_app_and_frees_its_gpus(them
         themis.until(lambda: themis.app_masters(app_id), "its app master runs")
         os.kill(themis.app_masters(app_id)[0], signal.SIGKILL)
     themis.until(lambda: themis.state(app_id) == "FAILED", "the app is given up", 60)
-    assert themis.client.cluster().gpus_leased == 0
+    themis.until(lambda: themis.client.cluster().gpus_leased == 0, "its GPUs are free", 60)
     themis.until(lambda: not themis.tasks(app_id), "its tasks are gone", 30)
 
 

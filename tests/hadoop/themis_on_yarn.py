@@ -78,8 +78,8 @@ class ThemisOnYarn:
         """Wait until it listens, and connect."""
         address = self.folder / "state" / "address"
         self.until(address.exists, "the ResourceManager listens", 150)
-        self.client = Connection(address.read_text().strip(), timeout_s=30.0)
-        self.client.wait_until_ready(20.0)
+        self.client = Connection(address.read_text().strip(), timeout_s=60.0)
+        self.client.wait_until_ready(60.0)
 
     def kill(self):
         """kill -9."""
@@ -106,12 +106,12 @@ class ThemisOnYarn:
     def page(self, path):
         """A document of its page, as JSON."""
         (address,) = re.findall(r"the page is at (http://\S+)", (self.folder / "rm.log").read_text())[-1:]
-        with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address}{path}", timeout=60) as answer:
             return json.load(answer)
 
     def yarn_says(self, path):
         """A document of YARN's REST service."""
-        with urllib.request.urlopen(f"{self.cluster.rm_web}/ws/v1/cluster/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.cluster.rm_web}/ws/v1/cluster/{path}", timeout=60) as answer:
             return json.load(answer)
 
     def yarn_app(self, app_id):

@@ -51,7 +51,7 @@ class RunningAm:
             raise RemoteError(reply["error"], reply["text"])
         return reply["answer"]
 
-    def heartbeats_until(self, is_done, timeout_s=30.0):
+    def heartbeats_until(self, is_done, timeout_s=60.0):
         """Heartbeats, 0.1 s apart; news of all of them once `is_done` says so of it."""
         news = {}
         deadline = time.monotonic() + timeout_s
@@ -68,7 +68,7 @@ class RunningAm:
         self.ask(**fields)
         return self.heartbeats_until(lambda news: news.get("granted"))["granted"][0]
 
-    def ended(self, *container_ids, timeout_s=30.0):
+    def ended(self, *container_ids, timeout_s=60.0):
         """Wait until these containers are over; exit code by id."""
         news = self.heartbeats_until(
             lambda news: {end["container_id"] for end in news.get("ended", ())} >= set(container_ids), timeout_s
@@ -84,7 +84,7 @@ class Application:
 
     def __init__(self, yarn, environment, *, connect_wait_s=20.0, **fields):
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(40)
+        self._listener.settimeout(120)
         self._ams = []
         self._yarn = yarn
         launch = ProcessLaunch(
@@ -105,7 +105,7 @@ class Application:
     def attempt(self):
         """The next attempt, once it has called."""
         connection, _ = self._listener.accept()
-        connection.settimeout(60)
+        connection.settimeout(120)
         self._ams.append(RunningAm(connection))
         return self._ams[-1]
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
@@ -48,7 +49,7 @@ def run(scenario):
 
 
 async def eventually(condition, what):
-    for _ in range(1000):
+    for _ in range(6000):
         if condition():
             return
         await asyncio.sleep(0.01)
@@ -136,7 +137,7 @@ def test_stop_lets_the_task_save_itself(tmp_path, app_id):
     async def scenario(runtime):
         task = await runtime.start(launch(tmp_path, app_id, script))
         await eventually(lambda: "up" in task.launch.log_path.read_text(), "the trap is set")
-        assert await runtime.stop(task, 10.0) == TaskExit(exit_code=75, reason=ExitReason.STOPPED)
+        assert await runtime.stop(task, 60.0) == TaskExit(exit_code=75, reason=ExitReason.STOPPED)
 
     run(scenario)
 
@@ -179,13 +180,11 @@ def test_close_kills_tasks_and_wakes_waiters(tmp_path, app_id):
 
 
 def test_tasks_need_no_threads(tmp_path, app_id):
-    import threading
-
     async def scenario(runtime):
-        before = threading.active_count()
+        before = set(threading.enumerate())
         for index in range(6):
             await runtime.start(launch(tmp_path, app_id, "sleep 60", task_index=index))
-        assert threading.active_count() == before
+        assert set(threading.enumerate()) <= before
 
     run(scenario)
 
@@ -224,11 +223,11 @@ def test_task_above_memory_limit_is_killed_with_log_line(tmp_path, app_id):
         end = await greedy.wait()
         assert end == TaskExit(exit_code=-signal.SIGKILL, reason=ExitReason.MEMORY)
         assert not end.succeeded
-        await eventually(lambda: tree_memory_mb(modest.pid) > 80, "the modest task holds its memory")
+        assert isinstance(modest, MeasuredTask)
+        await eventually(lambda: modest.peak_memory_mb > 80, "the memory of the modest task is measured")
         await asyncio.sleep(0.2)
         assert modest.ended is None
-        assert isinstance(modest, MeasuredTask)
-        assert 80 < modest.peak_memory_mb < 200
+        assert modest.peak_memory_mb < 200
         await runtime.close()
         return modest.pid
 
@@ -263,13 +262,13 @@ def test_tasks_die_with_an_app_master_that_is_killed(tmp_path, app_id):
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as am:
         assert am.stdout.readline() == b"up\n"
         logs = [tmp_path / f"task-{index}.log" for index in range(3)]
-        deadline_s = time.monotonic() + 20.0
+        deadline_s = time.monotonic() + 60.0
         while not all("up" in log.read_text() for log in logs):
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
         assert len(find_marked({"THEMIS_APP_ID": app_id})) == 3
         am.kill()
-    deadline_s = time.monotonic() + 30.0
+    deadline_s = time.monotonic() + 60.0
     while find_marked({"THEMIS_APP_ID": app_id}):
         assert time.monotonic() < deadline_s, "tasks outlived their app master"
         time.sleep(0.01)

@@ -82,11 +82,11 @@ def run(world, scenario):
         async with world:
             return await scenario(world)
 
-    return asyncio.run(asyncio.wait_for(whole(), 60))
+    return asyncio.run(asyncio.wait_for(whole(), 100))
 
 
 async def until(condition, what):
-    for _ in range(1000):
+    for _ in range(6000):
         if condition():
             return
         await asyncio.sleep(0.01)
@@ -182,7 +182,7 @@ def test_stopped_task_may_save_first(tmp_path, app_id):
         )
         task = await world.run_one((sys.executable, "-c", code))
         await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
-        return await world.runtime.stop(task, 5.0)
+        return await world.runtime.stop(task, 60.0)
 
     world = World(tmp_path, app_id)
     exit_ = run(world, scenario)
@@ -338,8 +338,6 @@ def test_a_host_of_an_unknown_seat_ends_by_itself(tmp_path, app_id):
 
 
 def test_task_ends_if_app_master_stays_unreachable(tmp_path, app_id, monkeypatch):
-    monkeypatch.setattr(task_host, "LOST_S", 0.5)
-
     async def scenario():
         hosts = TaskHosts()
         port = await hosts.listen("127.0.0.1")
@@ -349,14 +347,16 @@ def test_task_ends_if_app_master_stays_unreachable(tmp_path, app_id, monkeypatch
         }  # fmt: skip
         working = asyncio.ensure_future(task_host.TaskHost(environment, tmp_path).run())
         await hosts.ready("s-1")
-        hosts.run("s-1", command=("/bin/sh", "-c", "trap 'echo saved; exit 75' TERM; while :; do sleep 0.1; done"),
-                  python=False, environment={}, marks={"THEMIS_APP_ID": app_id, "THEMIS_JOB_ID": "j"},
+        saves = "trap 'echo saved; exit 75' TERM; echo up; while :; do sleep 0.1; done"
+        hosts.run("s-1", command=("/bin/sh", "-c", saves), python=False,
+                  environment={}, marks={"THEMIS_APP_ID": app_id, "THEMIS_JOB_ID": "j"},
                   log_path=tmp_path / "log", folder=tmp_path)  # fmt: skip
-        await asyncio.sleep(0.5)
+        await until(lambda: (tmp_path / "log").exists() and "up" in (tmp_path / "log").read_text(), "the task is up")
+        monkeypatch.setattr(task_host, "LOST_S", 0.5)
         await hosts.close()
         return await working
 
-    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == 75
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == 75
     assert "saved" in (tmp_path / "task.log").read_text()
 
 
@@ -397,7 +397,7 @@ class TestTakingOver:
         async def scenario(world):
             task = await world.run_one("trap 'exit 75' TERM; echo up; while :; do sleep 0.1; done")
             await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
-            first = await world.runtime.stop(task, 5.0)
+            first = await world.runtime.stop(task, 60.0)
             assert world.runtime.kept.occupied() == {GpuId("m0", 0)}
             _, (second,) = await self.one_after_the_other(world, "exit 0")
             return first, second
@@ -475,7 +475,7 @@ class TestTakingOver:
             (seat,), _ = await self.one_after_the_other(world, "exit 0")
             process = world.source.processes[seat.seat_id]
             process.signal_group(signal.SIGTERM)
-            return await asyncio.wait_for(process.wait(), 30.0)
+            return await asyncio.wait_for(process.wait(), 60.0)
 
         assert run(World(tmp_path, app_id), scenario) == 0
 
@@ -492,7 +492,7 @@ def test_invalid_frames_are_rejected(tmp_path, app_id, rubbish):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(rubbish)
         try:
-            answer = await asyncio.wait_for(reader.read(), 10)
+            answer = await asyncio.wait_for(reader.read(), 60)
         except ConnectionResetError:
             # What it sent was not even read to its end.
             answer = b""
@@ -517,7 +517,7 @@ def test_host_that_does_not_know_the_token_gets_no_orders(tmp_path, app_id):
             own_proof = frames.proof(guess, frames.TASK_HOST, "s-9", "n", answer["nonce"])
             place = {"task_run": 1, "address": "127.0.0.1:1", "job_dir": "", "pid": 1}
             writer.write(frames.encode("join", proof=own_proof, **place))
-            reply = await asyncio.wait_for(frames.read(reader), 10)
+            reply = await asyncio.wait_for(frames.read(reader), 60)
             kinds.append(reply and reply.kind)
             writer.close()
         return kinds
@@ -543,7 +543,6 @@ async def host_at(serve, folder, app_id):
 def test_process_that_takes_the_port_of_an_app_master_learns_no_token_and_gives_no_orders(
     tmp_path, app_id, monkeypatch
 ):
-    monkeypatch.setattr(task_host, "LOST_S", 0.5)
     order = frames.encode("run", task_run=1, command=["/bin/sh", "-c", f"touch {tmp_path}/taken"], python=False,
                           environment={}, marks={}, mirrored=[], code_bytes=0)  # fmt: skip
     heard = []
@@ -556,9 +555,12 @@ def test_process_that_takes_the_port_of_an_app_master_learns_no_token_and_gives_
         writer.write(frames.encode("proof", nonce=nonce, proof=nonce) + frames.encode("welcome", received={}) + order)
         heard.append(await frames.read(reader))
         writer.close()
+        if len(heard) >= 4:
+            # It has come a second time, and may give up now.
+            monkeypatch.setattr(task_host, "LOST_S", 0.0)
 
-    assert asyncio.run(asyncio.wait_for(host_at(impostor, tmp_path, app_id), 20)) == task_host._EXIT_LOST
-    assert len(heard) >= 2
+    assert asyncio.run(asyncio.wait_for(host_at(impostor, tmp_path, app_id), 60)) == task_host._EXIT_LOST
+    assert len(heard) >= 4
     assert [sorted(fields) for fields in heard[::2]] == [["nonce", "seat"]] * len(heard[::2])
     assert heard[1::2] == [None] * len(heard[1::2])
     assert not (tmp_path / "taken").exists()
@@ -571,4 +573,4 @@ def test_task_host_ends_if_what_listens_at_the_address_of_its_app_master_is_sile
         await reader.read()
         writer.close()
 
-    assert asyncio.run(asyncio.wait_for(host_at(silent, tmp_path, app_id), 20)) == task_host._EXIT_LOST
+    assert asyncio.run(asyncio.wait_for(host_at(silent, tmp_path, app_id), 60)) == task_host._EXIT_LOST

@@ -44,7 +44,7 @@ async def registrations(count: int) -> list[str]:
     session = RmSession(f"127.0.0.1:{port}", lambda: register, lambda _: None, clock=WallClock(), give_up_s=60.0)
     running = asyncio.create_task(session.run())
     for _ in range(count):
-        assert (await asyncio.wait_for(service.registrations.get(), 20)).app_id == "app-0001"
+        assert (await asyncio.wait_for(service.registrations.get(), 60)).app_id == "app-0001"
     left = {task for task in asyncio.all_tasks() - before if "_consume_request_iterator" in repr(task)}
     running.cancel()
     await asyncio.wait([running])
@@ -62,6 +62,17 @@ def test_absence_is_logged_once(caplog):
     asyncio.run(registrations(4))
     ours = [record.message for record in caplog.records if record.name == "themis.am.session"]
     assert ours == ["session broke, trying again every 0.3 s: the stream breaks"]
+
+
+async def given_up(session: RmSession, tries: Callable[[], int]) -> None:
+    """Run a session until it has tried twice and then gives up, however long each try takes."""
+    running = asyncio.create_task(session.run())
+    async with asyncio.timeout(60):
+        while tries() < 2 and not running.done():
+            await asyncio.sleep(0.01)
+    session._give_up_s = 0.0
+    with pytest.raises(UnreachableError, match="the ResourceManager is unavailable"):
+        await asyncio.wait_for(running, 60)
 
 
 class Stranger(rpc.ArbiterServiceServicer):
@@ -102,7 +113,7 @@ def test_silent_process_at_the_address_of_the_resource_manager_counts_as_away(mo
         register = pb.Register(app_id="app-0001", token="secret")
         silent = RmSession(f"127.0.0.1:{port}", lambda: register, print, clock=WallClock(), give_up_s=0.5)
         with pytest.raises(UnreachableError, match="unavailable"):
-            await asyncio.wait_for(silent.run(), 20)
+            await asyncio.wait_for(silent.run(), 60)
         await server.stop(None)
 
     asyncio.run(scenario())
@@ -141,11 +152,9 @@ def test_refusal_without_a_proof_counts_as_absence(caplog, proof: str | None) ->
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
         register = pb.Register(app_id="app-0001", attempt=2, token=new_token("key", "app-0001"))
-        session = RmSession(address, lambda: register, print, clock=WallClock(), give_up_s=0.5)
-        with pytest.raises(UnreachableError, match="the ResourceManager is unavailable"):
-            await asyncio.wait_for(session.run(), 20)
+        session = RmSession(address, lambda: register, print, clock=WallClock(), give_up_s=600.0)
+        await given_up(session, lambda: len(stranger.heard))
         await server.stop(None)
-        assert len(stranger.heard) >= 2
 
     asyncio.run(scenario())
     assert any("refuses this attempt, and proves nothing" in record.message for record in caplog.records)
@@ -164,7 +173,7 @@ def test_process_that_refuses_an_attempt_gets_no_token_and_the_error_says_where_
         register = pb.Register(app_id="app-0001", token=token)
         session = RmSession(address, lambda: register, print, clock=WallClock(), give_up_s=60.0)
         with pytest.raises(UnreachableError, match=f"what listens at {address} refuses this attempt: 'go away'"):
-            await asyncio.wait_for(session.run(), 20)
+            await asyncio.wait_for(session.run(), 60)
         await server.stop(None)
         assert [message.WhichOneof("body") for message in stranger.heard] == ["greeting"]
         assert token.partition(".")[0] not in str(stranger.heard)
@@ -180,13 +189,11 @@ def test_process_at_the_address_of_the_resource_manager_gets_no_token_and_gives_
         await server.start()
         taken: list[pb.RmMessage] = []
         register = pb.Register(app_id="app-0001", token="secret")
-        session = RmSession(f"127.0.0.1:{port}", lambda: register, taken.append, clock=WallClock(), give_up_s=0.5)
+        session = RmSession(f"127.0.0.1:{port}", lambda: register, taken.append, clock=WallClock(), give_up_s=600.0)
         session.send(pb.AmMessage(finish=pb.Finish(state="FINISHED", diagnostics="mine")))
-        with pytest.raises(UnreachableError, match="unavailable"):
-            await asyncio.wait_for(session.run(), 20)
+        await given_up(session, lambda: stranger.sessions)
         await server.stop(None)
         return stranger, taken
 
     stranger, taken = asyncio.run(scenario())
-    assert stranger.sessions >= 2
     assert stranger.heard == [] and taken == []

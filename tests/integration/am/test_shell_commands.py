@@ -28,10 +28,10 @@ async def _stopped(command: str, folder: Path) -> TaskExit:
         log_path=log,
     )
     task = await runtime.start(launch)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not log.exists() or "ready" not in log.read_text():
             await asyncio.sleep(0.02)
-    end = await runtime.stop(task, 5.0)
+    end = await runtime.stop(task, 60.0)
     await runtime.close()
     return end
 

@@ -35,7 +35,7 @@ apps: [{group: apps/small-pair.yaml}]
 """
 PACKAGES = ("am", "rm_plugin", "submarine_client", "tf_jobs", "themis", "themis_cli", "themis_lab")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

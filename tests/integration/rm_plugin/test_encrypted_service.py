@@ -64,7 +64,7 @@ def kept(home: Path, address: str, **named: str) -> None:
 
 
 def listed(address: str, ca: str | None = None) -> int:
-    with Connection(address, ca=ca, timeout_s=10) as connection:
+    with Connection(address, ca=ca, timeout_s=60) as connection:
         return len(connection.list())
 
 
@@ -186,7 +186,7 @@ def listener() -> Iterator[tuple[str, list[bytes]]]:
                 while True:
                     connection, _ = listening.accept()
                     with connection:
-                        connection.settimeout(1)
+                        connection.settimeout(60)
                         read.append(connection.recv(65_536))
 
         thread = threading.Thread(target=take)
@@ -202,7 +202,7 @@ def test_token_is_not_sent_to_a_host_that_only_has_the_address(tmp_path: Path, m
     ca = str(tmp_path / "ca.pem")
     with (
         listener() as (address, read),
-        Connection(address, ca=ca, timeout_s=3) as connection,
+        Connection(address, ca=ca, timeout_s=60) as connection,
         pytest.raises(ThemisError),
     ):
         connection.list()

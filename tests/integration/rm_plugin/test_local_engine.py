@@ -67,7 +67,7 @@ def run(run_id, scenario, command=COMMAND, lock=None):
                 lock.left = math.inf
             await engine.shutdown()
 
-    return asyncio.run(asyncio.wait_for(whole(), 30.0))
+    return asyncio.run(asyncio.wait_for(whole(), 90.0))
 
 
 async def marked(count, **marks):
@@ -198,7 +198,7 @@ def test_end_of_an_attempt_ends_no_other_one_until_the_lock_is_confirmed(tmp_pat
             assert (of_the_next_holder.poll(), exits.seen) == (None, [])
             lock.left = math.inf
             await exits.came.wait()
-            assert of_the_next_holder.wait(10) == -signal.SIGKILL
+            assert of_the_next_holder.wait(60) == -signal.SIGKILL
 
     run(run_id, scenario, lock=lock)
 

@@ -95,7 +95,11 @@ def violations(rm: Live, configured, machines: tuple[Machine, ...]) -> tuple[str
     )
     gpus = tuple(f"{machine.machine_id}/{index}" for machine in machines for index in range(machine.gpus))
     devices = {machine.machine_id: machine.device for machine in machines}
-    return audit(AuditInput(events=events, gpus=gpus, limits=audit_limits(configured, 1), device_of=devices)).violations
+    return audit(
+        AuditInput(
+            events=events, gpus=gpus, limits=replace(audit_limits(configured, 1), round_s=60.0), device_of=devices
+        )
+    ).violations
 
 
 def test_task_on_a_cpu_node_is_pinned_to_its_cores_and_others_are_not(tmp_path: Path) -> None:
@@ -107,7 +111,7 @@ def test_task_on_a_cpu_node_is_pinned_to_its_cores_and_others_are_not(tmp_path: 
             on_cpu, on_gpu = await started_on(rm, app_id, "c00"), await started_on(rm, app_id, "k00")
             task, other = (psutil.Process(detail["pids"][0]) for detail in (on_cpu, on_gpu))
             first = min(os.sched_getaffinity(0))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 # It is reported before its guard has become the program, and has no environment at that moment.
                 while task.cpu_affinity() != [first] or "THEMIS_DEVICE" not in task.environ():
                     await asyncio.sleep(0.05)
@@ -244,7 +248,7 @@ def test_allox_cuts_a_sample_at_five_times_the_median_of_its_type(tmp_path: Path
     path = cluster_file(tmp_path)
     machines = [{**each, "slots": [6]} for each in (CLUSTER["machines"][0], V100_MACHINE)]
     path.write_text(yaml.safe_dump({**CLUSTER, "machines": machines}))
-    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=2, ends=LeaseEnds.STAGGERED)
+    lease = LeaseSettings(duration_s=60, checkpoint_lead_s=1, grace_s=15, ends=LeaseEnds.STAGGERED)
     configured = settings(tmp_path, cluster=path, policy="allox", profiling_runs=True, lease=lease)
 
     def app(name: str, *, serial_iteration_s: float) -> AppSpec:
@@ -263,8 +267,8 @@ def test_allox_cuts_a_sample_at_five_times_the_median_of_its_type(tmp_path: Path
                 await rm.wait(app_id, lambda status: "Memory of its sample" in lines(status))
             slow = await rm.submit(app("slow", serial_iteration_s=30.0))
             granted = await rm.event("lease_granted", slow)
-            # Five times a sample, which counts as 1 s at least, and the time of a start.
-            assert 5.0 < granted.detail["expires_at_s"] - granted.time_s < 11.5
+            # Five times a sample, which counts as 1 s at least, and the time of a start: not the whole lease.
+            assert 5.0 < granted.detail["expires_at_s"] - granted.time_s < 59.0
             status = await rm.wait(slow, lambda status: "at least" in lines(status).get("Time by type", ""))
             least_s = float(lines(status)["Time by type"].split("at least ")[1].split()[0])
             assert least_s > 200.0
@@ -279,7 +283,7 @@ def test_job_that_states_a_slow_type_to_be_fast_runs_on_the_fast_one_once_its_ap
     """It states that a K80 is three times as fast as a V100; it has a fifth of its speed. Leases are short."""
     path = cluster_file(tmp_path)
     path.write_text(yaml.safe_dump({**CLUSTER, "machines": [CLUSTER["machines"][0], V100_MACHINE]}))
-    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=2)
+    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=15)
     configured = settings(tmp_path, cluster=path, policy="allox", profiling_runs=True, lease=lease)
     spec = replay_app("boaster", iterations=2000, jobs=2)
     arguments = {"model": "resnet50", "serial_iteration_s": 0.75, "speeds": "k80=0.2,v100=1", "log_every": 1}

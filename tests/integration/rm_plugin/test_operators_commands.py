@@ -34,7 +34,7 @@ class Operated:
         self.client = Connection(self.address)
 
     def until(self, condition) -> None:  # type: ignore[no-untyped-def]
-        deadline_s = time.monotonic() + 30.0
+        deadline_s = time.monotonic() + 60.0
         while not condition():
             assert time.monotonic() < deadline_s, (self.configured.state_dir / "rm.log").read_text()[-3000:]
             time.sleep(0.05)

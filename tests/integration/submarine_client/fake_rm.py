@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+from free_ports import free_port
 
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -110,7 +111,7 @@ class FakeRm:
 
     def __init__(self) -> None:
         self.service = FakeService()
-        self.port = 0
+        self.port = free_port("127.0.0.1")
         self._server: grpc.Server | None = None
         self.start()
 
@@ -121,7 +122,7 @@ class FakeRm:
     def start(self) -> None:
         self._server = grpc.server(ThreadPoolExecutor(4))
         rpc.add_ClientServiceServicer_to_server(self.service, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         self._server.start()
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ import grpc
 import pytest
 from fake_rm import FakeRm
 
+from submarine_client import wait
 from submarine_client.connection import Connection
 from submarine_client.groups import load_app
 from submarine_client.main import main
@@ -421,26 +422,35 @@ def test_rm_is_named_before_the_verb_or_after_it(rm: FakeRm, monkeypatch: pytest
     assert main(["--rm", "127.0.0.1:1", "app", "list", f"--rm={rm.address}"]) == 0
 
 
-def test_waiting_survives_a_restart_of_the_resource_manager(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_survives_a_restart_of_the_resource_manager(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rm.service.add("a-1", "RUNNING")
-    seen = threading.Event()
+    missed, seen = threading.Event(), threading.Event()
+    retry_after_s = wait._Outage.retry_after_s
+
+    def noted(outage: wait._Outage, error: UnreachableError) -> float:
+        missed.set()
+        return retry_after_s(outage, error)
+
+    monkeypatch.setattr(wait._Outage, "retry_after_s", noted)
 
     def restart() -> None:
         while rm.service.shows < 2:
             time.sleep(0.01)
         rm.stop()
-        time.sleep(0.4)
+        missed.wait(60)
         rm.service.add("a-1", "FINISHED")
         rm.start()
         seen.set()
 
     restarter = threading.Thread(target=restart)
     restarter.start()
-    assert main(["app", "wait", "a-1", "--poll", "0.05", "--patience", "20"]) == 0
+    assert main(["app", "wait", "a-1", "--poll", "0.05", "--patience", "60"]) == 0
     restarter.join()
     out, err = capsys.readouterr()
     assert seen.is_set() and out == "a-1 FINISHED\n"
-    assert "submarine: the ResourceManager does not answer; trying for 20 s\n" in err
+    assert "submarine: the ResourceManager does not answer; trying for 60 s\n" in err
     assert "submarine: the ResourceManager answers again\n" in err
 
 

@@ -1,6 +1,7 @@
 """`themis` with a closed pipe, with closed output, and with signals that end it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -27,8 +28,16 @@ LONG = ["simulate", "--policy", "themis", "--cluster", "testbed", "--workload", 
 
 
 def in_a_shell(words, redirection):
-    command = ["bash", "-c", f'"$@" {redirection}; exit "${{PIPESTATUS[0]}}"', "bash", *THEMIS, *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    """Run the command. `{gone}` in the redirection is a pipe whose reader has left: one that leaves may be too slow."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = ["bash", "-c", f'"$@" {redirection.format(gone=writer)}', "bash", *THEMIS, *words]
+    try:
+        return subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False, pass_fds=[writer]
+        )
+    finally:
+        os.close(writer)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +51,7 @@ def in_a_shell(words, redirection):
     ids=["tables", "json", "explain", "auction"],
 )
 def test_a_reader_that_went_away_ends_it_as_a_shell_has_it(words):
-    ended = in_a_shell(words, "| true")
+    ended = in_a_shell(words, ">&{gone}")
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
@@ -60,7 +69,7 @@ def test_where_standard_error_is_closed_results_are_all_that_is_written():
     assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", "")
 
 
-@pytest.mark.parametrize("lost", ["2> /dev/full", "2>&1 > /dev/null | true"])
+@pytest.mark.parametrize("lost", ["2> /dev/full", "2>&{gone} > /dev/null"])
 def test_an_unwritable_error_keeps_its_exit_code(lost):
     ended = in_a_shell([*SHORT, "--seed", "one"], lost)
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
@@ -70,7 +79,7 @@ HELP = [[], ["--help"], ["simulate", "--help"]]
 
 
 @pytest.mark.parametrize("words", HELP)
-@pytest.mark.parametrize(("redirection", "code"), [("| true", 141), ("> /dev/full", 2)])
+@pytest.mark.parametrize(("redirection", "code"), [(">&{gone}", 141), ("> /dev/full", 2)])
 def test_unwritable_help_fails(words, redirection, code):
     ended = in_a_shell(words, redirection)
     reported = "themis: [Errno 28] No space left on device\n" if code == 2 else ""
@@ -118,7 +127,7 @@ def recording(folder):
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while not list(folder.iterdir()):
         assert time.monotonic() < deadline_s, "no recording was begun"
         time.sleep(0.05)

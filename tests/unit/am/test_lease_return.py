@@ -39,7 +39,7 @@ def run(scenario, *gpus):
         kept, reported = FakeKept(*gpus), asyncio.Event()
         await scenario(kept, LeaseReturn(kept, reported.set), reported)
 
-    asyncio.run(asyncio.wait_for(whole(), 10))
+    asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 def test_occupied_gpu_is_free_only_after_clearing():

@@ -20,7 +20,7 @@ WITHIN = {"j0": (GpuId("m0", 0), GpuId("m0", 1)), "j1": (GpuId("m1", 0), GpuId("
 
 
 async def until(condition):
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while not condition():
             await asyncio.sleep(0.001)
 

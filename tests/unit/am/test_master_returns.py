@@ -113,7 +113,7 @@ def run(tmp_path, scenario, **settings):
         await scenario(attempt)
         attempt.master._journal.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 10))
+    asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 def test_ending_lease_is_released_after_its_container_ended(tmp_path):
@@ -483,7 +483,7 @@ def test_app_that_cannot_start_fails_with_the_reason(tmp_path):
         assert ends == [(AppState.FAILED, reported.finish.diagnostics)]
         one.master._journal.close()
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 class WithoutHdfs:
@@ -508,7 +508,7 @@ class TestAnotherAttemptMayDo:
             assert not one.master._session._unacknowledged
             one.master._journal.close()
 
-        asyncio.run(asyncio.wait_for(scenario(), 10))
+        asyncio.run(asyncio.wait_for(scenario(), 60))
 
     def test_missing_optuna_ends_only_the_attempt(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)

@@ -84,7 +84,7 @@ def until_training(tasks) -> None:
     raise AssertionError("the chief ended before")
 
 
-def finish(tasks, timeout_s=10):
+def finish(tasks, timeout_s=60):
     outputs = [task.communicate(timeout=timeout_s)[1] for task in tasks]
     return [task.returncode for task in tasks], outputs
 

@@ -5,6 +5,7 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import pytest
 from free_ports import free_port
@@ -153,7 +154,19 @@ def test_a_task_ignores_strangers_until_its_chief_listens(context):
 
 
 def test_a_refused_task_remembers_why(context, monkeypatch):
-    monkeypatch.setattr(replay_job, "START_LIMIT_S", 0.4)
+    followers = []
+
+    class Noted(Follower):
+        def __init__(self, context):
+            super().__init__(context)
+            followers.append(self)
+
+    def now_s():
+        """Its time is up once it was refused."""
+        return 1e6 if followers and "incarnation" in followers[0].trouble else 0.0
+
+    monkeypatch.setattr(replay_job, "Follower", Noted)
+    monkeypatch.setattr(replay_job, "time", SimpleNamespace(monotonic=now_s))
     older = replace(as_task(context, 1), incarnation=3)
     with closing(Chief(context)) as chief, ThreadPoolExecutor(1) as pool:
         following = pool.submit(replay_job.follow_chief, older)

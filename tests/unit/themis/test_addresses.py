@@ -29,7 +29,7 @@ def test_a_channel_to_two_addresses_finds_the_one_that_listens(serving):
     server.start()
     both = ",".join(addresses)
     with grpc.insecure_channel(grpc_target(both), options=keepalive_options(both)) as channel:
-        grpc.channel_ready_future(channel).result(timeout=20)
+        grpc.channel_ready_future(channel).result(timeout=60)
     server.stop(None)
 
 
@@ -42,5 +42,5 @@ def test_a_channel_leaves_an_address_that_accepts_and_never_answers():
         server.start()
         both = f"{HOST}:{still.getsockname()[1]},{serving}"
         with grpc.insecure_channel(grpc_target(both), options=keepalive_options(both)) as channel:
-            grpc.channel_ready_future(channel).result(timeout=30)
+            grpc.channel_ready_future(channel).result(timeout=60)
         server.stop(None)

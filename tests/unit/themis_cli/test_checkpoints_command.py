@@ -104,7 +104,7 @@ def test_interrupted_copy_leaves_whole_checkpoints_and_resumes(folder, server, t
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=repository()
     ) as copying:
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while ("RENAME", "/x/b") not in {(op, path[:4]) for op, path in server.hdfs.requests}:
             assert time.monotonic() < deadline_s and copying.poll() is None
             time.sleep(0.01)

@@ -87,7 +87,7 @@ def test_an_interrupt_during_process_start_prints_one_line():
     command += ["--workload", "w1", "--seeds", "2", "--jobs", "2"]
     started = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True)
     own = psutil.Process(started.pid)
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while not any("forkserver" in " ".join(child.cmdline()) for child in own.children()):
         assert time.monotonic() < deadline_s, "no process was begun"
         time.sleep(0.01)

@@ -65,7 +65,7 @@ class Place:
         replay = GROUP.format(name="replay", program="replay", arguments="arguments: {model: resnet50}")
         (path / "replay.yaml").write_text(replay)
 
-    def run(self, mode: str, *, limit_s: float = 30.0, interruption: Interruption | None = None) -> RunFacts:
+    def run(self, mode: str, *, limit_s: float = 100.0, interruption: Interruption | None = None) -> RunFacts:
         (self.path / "mix.yaml").write_text(MIX.format(limit=limit_s))
         plan = plan_run(load_mix(self.path / "mix.yaml"), "themis", None)
 
@@ -85,7 +85,6 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(driver, "SETTLE_S", 0.3)
     monkeypatch.setattr(driver, "POLL_S", 0.2)
-    monkeypatch.setattr(rm_process, "STOP_GRACE_S", 1.0)
     monkeypatch.setenv("TESTBED_TEST", str(tmp_path))
     yield Place(tmp_path)
     left = [process.cmdline() for process in processes_of(tmp_path)]
@@ -135,10 +134,11 @@ def test_a_run_past_its_time_limit_is_stopped_and_reported(place: Place):
     assert any("the time limit" in text for text in failed_conditions(make_report(place.folder)))
 
 
-def test_a_resource_manager_that_ignores_sigterm_is_killed(place: Place):
+def test_a_resource_manager_that_ignores_sigterm_is_killed(place: Place, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rm_process, "STOP_GRACE_S", 1.0)
     begun_s = time.monotonic()
     assert place.run("stubborn", limit_s=1.0).ending is Ending.TIME_LIMIT
-    assert time.monotonic() - begun_s < 10.0
+    assert time.monotonic() - begun_s < 60.0
 
 
 def test_a_resource_manager_that_dies_ends_the_run(place: Place):
@@ -187,7 +187,7 @@ def driver_process(place: Place, mode: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def wait_until(condition, process: subprocess.Popen[bytes] | None = None, limit_s: float = 15.0) -> None:
+def wait_until(condition, process: subprocess.Popen[bytes] | None = None, limit_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline_s, "it did not come about"

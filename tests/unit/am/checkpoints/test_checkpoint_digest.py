@@ -37,7 +37,7 @@ class Slow:
 
     def update(self, piece):
         self.begun.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         if not piece:
             raise ValueError("an empty piece")
 
@@ -54,7 +54,7 @@ def test_caller_waits_only_with_next_piece(slow):
     with ConcurrentDigest() as digest:
         digest._digest = slow
         digest.update(b"x")
-        assert slow.begun.wait(10)
+        assert slow.begun.wait(60)
         threading.Timer(0.1, slow.go_on.set).start()
         digest.update(b"y")
         assert slow.go_on.is_set()

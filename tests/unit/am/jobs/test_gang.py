@@ -90,7 +90,7 @@ def test_a_gang_that_cannot_start_whole_gives_its_seats_back(cancelled: bool) ->
         # The seat of the task that was killed ends with it.
         assert runtime.seated == {"j/0"}
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_a_task_that_cannot_be_killed_hides_neither_the_reason_nor_its_neighbours_seats(monkeypatch) -> None:
@@ -109,4 +109,4 @@ def test_a_task_that_cannot_be_killed_hides_neither_the_reason_nor_its_neighbour
             await starting
         assert runtime.seated == {"j/0"}
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -43,7 +43,7 @@ def test_task_ends_at_once_if_its_log_cannot_be_opened(tmp_path, spoil):
         task_run = TaskRun(1, tmp_path / "container", logs)
         task_run.start(ORDER, {})
         assert task_run.exit_code == 127
-        await asyncio.wait_for(task_run.ended.wait(), 5)
+        await asyncio.wait_for(task_run.ended.wait(), 60)
 
     asyncio.run(scenario())
 

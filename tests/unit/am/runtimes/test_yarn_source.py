@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +26,9 @@ from themis.hadoop.values import (
     Registration,
 )
 
-LIMITS = YarnLimits(heartbeat_s=0.01, pin_timeout_s=0.3, memory_mb=700)
+LIMITS = YarnLimits(heartbeat_s=0.01, pin_timeout_s=600.0, memory_mb=700)
+"""No test lasts as long as an ask may: what fails at all with them fails at once."""
+SHORT = replace(LIMITS, pin_timeout_s=0.3)
 
 
 class FakeYarn:
@@ -108,7 +109,7 @@ def wish(seat_id, host="h", gpus=1, **request):
     )
 
 
-def run(yarn, scenario, previous=(), largest=(0, 0, 0)):
+def run(yarn, scenario, previous=(), largest=(0, 0, 0), limits=LIMITS):
     max_gpus, max_memory_mb, max_vcores = largest
     registration = Registration(
         previous=tuple(previous), max_gpus=max_gpus, max_memory_mb=max_memory_mb, max_vcores=max_vcores
@@ -116,7 +117,7 @@ def run(yarn, scenario, previous=(), largest=(0, 0, 0)):
 
     async def whole():
         source = YarnSource(
-            yarn, yarn, lambda wish: ProcessLaunch(commands=(wish.seat_id,)), LIMITS,
+            yarn, yarn, lambda wish: ProcessLaunch(commands=(wish.seat_id,)), limits,
             registration=registration, progress=lambda: 0.5,
         )  # fmt: skip
         try:
@@ -124,7 +125,7 @@ def run(yarn, scenario, previous=(), largest=(0, 0, 0)):
         finally:
             await source.close()
 
-    return asyncio.run(asyncio.wait_for(whole(), 10))
+    return asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 async def until(condition):
@@ -191,8 +192,11 @@ def test_ungranted_ask_raises_no_room_and_is_withdrawn():
     yarn = FakeYarn(full=["g"])
 
     async def scenario(source):
+        await source.acquire(wish("a"))
+        # Only now: on a busy machine the grant may take longer than this.
+        source._limits = SHORT
         with pytest.raises(NoRoomError, match=r"within 0\.3 s") as error:
-            await asyncio.gather(source.acquire(wish("a")), source.acquire(wish("b", host="g")))
+            await source.acquire(wish("b", host="g"))
         await asyncio.gather(source.discard("a"), source.discard("b"))
         return error.value
 
@@ -285,9 +289,7 @@ def test_container_refused_by_node_is_released():
         await asyncio.gather(source.discard("a"), source.discard("b"))
         return error.value, await source.gone("a")
 
-    begun_s = time.monotonic()
     error, end = run(yarn, scenario)
-    assert time.monotonic() - begun_s < LIMITS.pin_timeout_s
     assert (error.value, end.exit_code) == ("h", ExitCode.ABORTED)
     assert (yarn.released, yarn.stopped, yarn.withdrawn, yarn.asked) == (["c1"], [], [2], {})
 
@@ -352,9 +354,7 @@ def test_ask_for_lost_machine_fails_at_once():
             await asking
         await asyncio.gather(source.discard("a"), source.discard("b"))
 
-    begun_s = time.monotonic()
     run(yarn, scenario)
-    assert time.monotonic() - begun_s < LIMITS.pin_timeout_s
 
 
 def test_machine_lost_during_start_fails_at_once():
@@ -363,7 +363,7 @@ def test_machine_lost_during_start_fails_at_once():
 
     def start(one, launch):
         starting.set()
-        answer.wait(10)
+        answer.wait(60)
         raise UnreachableError("no answer")
 
     yarn.start = start
@@ -400,7 +400,7 @@ def test_grant_after_discard_is_released():
 def test_ask_is_withdrawn_only_once_it_was_sent():
     yarn, sent = FakeYarn(full=["h"]), threading.Event()
     ask = yarn.ask
-    yarn.ask = lambda each: (sent.wait(10), ask(each))
+    yarn.ask = lambda each: (sent.wait(60), ask(each))
 
     async def scenario(source):
         asking = asyncio.ensure_future(source.acquire(wish("a")))
@@ -505,10 +505,10 @@ def test_ask_waits_while_yarns_resource_manager_is_away(monkeypatch):
         away = threading.Event()
         yarn.allocate = lambda progress: (away.wait(60), answer(progress))[1]
         asking = asyncio.ensure_future(source.acquire(wish("a")))
-        await asyncio.sleep(3 * LIMITS.pin_timeout_s)
+        await asyncio.sleep(3 * SHORT.pin_timeout_s)
         assert not asking.done()
         yarn.full.clear()
         away.set()
         await asking
 
-    run(yarn, scenario)
+    run(yarn, scenario, limits=SHORT)

@@ -85,7 +85,7 @@ def with_one_thread(scenario, absent):
     async def whole():
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         try:
-            await asyncio.wait_for(scenario(), 10)
+            await asyncio.wait_for(scenario(), 60)
         finally:
             absent.back.set()
 
@@ -98,7 +98,7 @@ def test_calls_that_wait_for_hadoop_hold_up_nothing_else(absent, call):
         waits = asyncio.ensure_future(CALLS[call](absent))
         while not absent.asked.is_set():
             await asyncio.sleep(0.001)
-        assert await asyncio.wait_for(asyncio.to_thread(str, 1), 2) == "1"
+        assert await asyncio.wait_for(asyncio.to_thread(str, 1), 30) == "1"
         waits.cancel()
         absent.back.set()
         await asyncio.gather(waits, return_exceptions=True)
@@ -114,7 +114,7 @@ def test_submissions_that_wait_for_yarn_do_not_hold_up_the_question_for_its_node
             await asyncio.sleep(0.001)
         nodes = AbsentYarn()
         nodes.back.set()
-        assert (await asyncio.wait_for(engine(nodes).inventory().read(), 2)).nodes == ()
+        assert (await asyncio.wait_for(engine(nodes).inventory().read(), 30)).nodes == ()
         for each in launches:
             each.cancel()
         absent.back.set()

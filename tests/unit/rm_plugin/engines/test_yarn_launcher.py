@@ -94,7 +94,7 @@ def run(yarn, scenario, react=None, lock=None, **settings):
         finally:
             await launcher.shutdown()
 
-    return asyncio.run(asyncio.wait_for(whole(), 10))
+    return asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 async def until(condition):
@@ -804,7 +804,7 @@ def test_kill_during_launch_ends_application(living):
     def submit_slowly(submission):
         yarn_app_id = submit(submission)
         taken.set()
-        answer.wait(5)
+        answer.wait(60)
         return yarn_app_id
 
     yarn.submit = submit_slowly

@@ -15,6 +15,7 @@ from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp
 from rm_plugin.service import app_estimates
 from rm_plugin.service.status import app_status
+from rm_plugin.service.worker import start_worker
 from submarine_client.show import app_text, progress_line
 from themis.fluid_cluster import FluidState
 from themis.lifecycle import AppState
@@ -194,11 +195,13 @@ def in_thread(monkeypatch):
 def test_forecast_of_many_apps_is_made_beside_the_loop_and_equals_one_made_at_once(monkeypatch):
     async def scenario(at_once_apps):
         monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", at_once_apps)
+        # On a busy machine a worker of low priority may take minutes to start.
+        monkeypatch.setattr(app_estimates, "start_worker", lambda _niceness: start_worker())
         case = RmCase(((4,),))
         entry = case.running("a", progress=0.5)
         case.grant(app_0001={"m00": 4})
         first = case.manager.estimates.estimate(entry)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while (made := case.manager.estimates.estimate(entry)) is None:
                 await asyncio.sleep(0.001)
         rho = case.manager.estimates.rho(entry)
@@ -224,7 +227,7 @@ def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
         entry = case.running("a")
         estimates = case.manager.estimates
         estimates.rho(entry)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while estimates._making is not None:
                 await asyncio.sleep(0.001)
         assert math.isnan(estimates.rho(entry))
@@ -249,7 +252,7 @@ def test_failed_forecast_leaves_no_estimates_of_the_one_before(monkeypatch):
         monkeypatch.setattr(app_estimates, "packed_prospects", failing)
         case.clock.advance_to(case.clock.now_s() + 1000.0)
         estimates.rho(entry)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while estimates._making is not None:
                 await asyncio.sleep(0.001)
         assert estimates.estimate(entry) is None
@@ -280,20 +283,27 @@ def test_largest_rho_is_that_of_an_active_app():
     run(check)
 
 
+def spawned(processes):
+    """The workers among them, without the process by which Python tracks shared memory."""
+    return [each for each in processes if any("spawn_main" in word for word in each.cmdline())]
+
+
 def test_stop_ends_the_worker_also_as_it_makes_a_forecast(monkeypatch, caplog):
     async def scenario():
         monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
         before = set(psutil.Process().children())
         case = RmCase(((4,),))
         case.manager.estimates.rho(case.running("a"))
-        # The worker, and the process by which Python tracks shared memory.
-        started = [each for each in set(psutil.Process().children()) - before if "spawn_main" in each.cmdline()[-2]]
+        async with asyncio.timeout(100):
+            # Amid `exec` a process has no arguments.
+            while not (started := spawned(set(psutil.Process().children()) - before)):
+                await asyncio.sleep(0.001)
         for worker in started:
             worker.suspend()
         case.manager.estimates.close()
         assert len(started) == 1
         # The pool reaps its worker: `psutil.Process.wait` here would take the exit from it.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while is_alive(started[0].pid):
                 await asyncio.sleep(0.01)
 

@@ -85,7 +85,7 @@ def run(scenario, tmp_path, trouble):
         finally:
             await case.manager.app_masters.close()
 
-    return asyncio.run(asyncio.wait_for(whole(), 10))
+    return asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 async def looked(case):

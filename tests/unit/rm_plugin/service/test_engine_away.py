@@ -98,7 +98,7 @@ def run(scenario, tmp_path):
         finally:
             await case.masters.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 10))
+    asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 def test_overdue_lease_is_taken_if_the_engine_answers(tmp_path):

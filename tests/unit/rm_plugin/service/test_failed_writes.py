@@ -97,7 +97,7 @@ def test_slow_write_does_not_block_loop(tmp_path):
         entry, session = await rm.registered(SPEC)
         rm.store.hold()
         submit = await waits(rm.manager.submit(SPEC))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.5)))
             await rm.manager.recorder.read_events(0, "", 10)
         assert entry.progress == 0.5
@@ -323,7 +323,7 @@ def test_service_stops_while_loss_waits_for_store(tmp_path):
         entry, _ = await rm.registered(SPEC)
         await broken(rm)
         died = await waits(rm.launcher.end(entry.app_id, 1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await rm.close()
             await died
         assert (entry.attempt, "am_lost" in rm.kinds) == (1, False)
@@ -344,7 +344,7 @@ def test_error_in_test_write_does_not_end_retries(tmp_path, monkeypatch):
 
         monkeypatch.setattr(rm.manager.recorder, "probe", probe_that_fails_once)
         rm.store.trouble = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await rm.manager.changes.usable()
         assert failed
 

@@ -50,7 +50,7 @@ def case(tmp_path, host=None, *, store=None, **settings):
 
 
 def run(scenario):
-    return asyncio.run(asyncio.wait_for(scenario, 60))
+    return asyncio.run(asyncio.wait_for(scenario, 110))
 
 
 async def entered(service):
@@ -656,7 +656,7 @@ class TestProcess:
             await host.ask(self.REQUEST)
             process = host._process
             process.stdin.close()
-            assert await asyncio.wait_for(process.wait(), 10) == 0
+            assert await asyncio.wait_for(process.wait(), 60) == 0
 
         run(scenario())
 

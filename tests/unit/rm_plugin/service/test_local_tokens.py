@@ -5,6 +5,7 @@ import os
 import threading
 
 from connection_cases import read_until_closed
+from free_ports import free_port
 
 from rm_plugin.service import authentication, receiving
 from rm_plugin.service.authentication import LocalTokens
@@ -12,7 +13,8 @@ from rm_plugin.service.identities import Identities
 from themis.clock import WallClock
 from themis.identity import local_socket
 
-PORT = 64_999
+PORT = free_port("127.0.0.1")
+"""The socket's name has it, and is the same to all processes of this machine."""
 
 
 async def asked() -> bytes:
@@ -30,7 +32,7 @@ def test_user_who_asks_without_end_is_closed_and_keeps_nobody_waiting(monkeypatc
         at_once.add(threading.get_ident())
         most_at_once.append(len(at_once))
         if uid == os.getuid():
-            answering.wait(20)
+            answering.wait(60)
         at_once.discard(threading.get_ident())
         return f"user{uid}"
 
@@ -52,7 +54,7 @@ def test_user_who_asks_without_end_is_closed_and_keeps_nobody_waiting(monkeypatc
         # Eight are being answered, four wait, and eight are closed.
         while sum(call.done() for call in flood) < 8:
             await asyncio.sleep(0.01)
-        other = await asyncio.wait_for(asked(), 20)
+        other = await asyncio.wait_for(asked(), 60)
         assert identities.of_token(other.decode()).user == f"user{os.getuid() + 1}"
         answering.set()
         answers = await asyncio.gather(*flood)

@@ -36,7 +36,7 @@ def stranger():
 
 
 def wait_for(text, path):
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while not (path.exists() and text in path.read_text()):
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
@@ -64,7 +64,7 @@ def test_terminate_waits_for_grace_then_kills(start, tmp_path):
     wait_for("deaf", tmp_path / "log")
     began_s = time.monotonic()
     end([willing, deaf], grace_s=0.5)
-    assert 0.5 <= time.monotonic() - began_s < 5
+    assert 0.5 <= time.monotonic() - began_s < 60
     assert not willing.is_running()
     assert not deaf.is_running()
     assert "ends" in (tmp_path / "log").read_text()
@@ -81,18 +81,18 @@ def test_foreign_process_with_same_id_is_not_signalled(stranger, difference):
     kill([once])
     assert stranger.poll() is None
     known(stranger.pid).send(signal.SIGKILL)
-    assert stranger.wait(10) == -signal.SIGKILL
+    assert stranger.wait(60) == -signal.SIGKILL
 
 
 def test_zombie_is_not_running():
     child = subprocess.Popen([sys.executable, "-c", ""])
     process = known(child.pid)
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while known(child.pid) is not None:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
     assert process is None or not process.is_running()
-    assert child.wait(10) == 0
+    assert child.wait(60) == 0
 
 
 def test_unused_id_is_not_running():

@@ -80,7 +80,7 @@ def test_daemons_end_with_killed_driver(tmp_path: Path, moment: str):
         try:
             assert len(find_marked({MARK: identity})) == 1
             driver.kill()
-            assert gone_within(identity, 20)
+            assert gone_within(identity, 60)
         finally:
             driver.kill()
             kill_marked({MARK: identity})

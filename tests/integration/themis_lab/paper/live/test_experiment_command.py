@@ -34,7 +34,6 @@ def tiny(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.timeout(200)
 def test_an_experiment_runs_goes_on_and_reports(tiny: Path, tmp_path: Path, capsys):
     out = tmp_path / "out"
     words = ["testbed", "--workload", "w2", "--scale", str(tiny), "--out", str(out)]

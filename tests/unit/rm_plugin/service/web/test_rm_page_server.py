@@ -110,7 +110,7 @@ def test_a_hundred_apps_of_75_jobs_take_milliseconds():
             page_state.event_index.take(event)
         page = await case.manager.page_of_apps(limit=200)
         for make in (home_page, metrics_text, cluster_document, lambda seen: apps_document(seen, page, [])):
-            took_s = min(timed(make, page_state) for _ in range(5))
+            took_s = min(timed(make, page_state) for _ in range(20))
             assert took_s < 0.05
 
     run(scenario)

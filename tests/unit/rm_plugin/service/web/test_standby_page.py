@@ -11,7 +11,7 @@ from rm_plugin.service.web.standby_page import StandbyPage
 
 def asked(url):
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(url, timeout=5)
+        urllib.request.urlopen(url, timeout=60)
     return refused.value.code, refused.value.read()
 
 
