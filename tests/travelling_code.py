@@ -65,18 +65,17 @@ def write_wheel(folder):
     (folder / "requirements.txt").write_text("--no-index\n--find-links wheels\ngreeter==1.0\n")
 
 
-def check_that_packages_are_installed(folder, address, environment=None, **settings):
+def check_that_packages_are_installed(folder, address, environment=None):
     """Run two jobs of an app with `requirements` to their end; `address` is of a ResourceManager."""
     write_wheel(folder / "greets")
     (folder / "greets" / "train.py").write_text(GREETS)
-    group = {
-        **{"name": "packages", "command": "python3 train.py --lr %lr%", "code": "./greets"},
-        **{"requirements": "requirements.txt", "job": {"iterations": 3}, "hyper_parameters": [{"lr": 1}, {"lr": 2}]},
-        **{"resources": {"memory_mb": 512, "vcores": 1}, **settings},
-    }
+    group = {"name": "packages", "command": "python3 train.py --lr %lr%", "code": "./greets", "job": {"iterations": 3}}
+    group |= {"requirements": "requirements.txt", "hyper_parameters": [{"lr": 1}, {"lr": 2}]}
+    group |= {"resources": {"memory_mb": 512, "vcores": 1}}
     (folder / "packages.yaml").write_text(yaml.safe_dump(group))
     done = _submarine(folder, address, environment, "app", "submit", "packages.yaml", "--wait")
-    logs = [_submarine(folder, address, environment, "app", "logs", "packages", "--job", job) for job in ("job-00", "job-01")]
+    read = ("app", "logs", "packages", "--job")
+    logs = [_submarine(folder, address, environment, *read, job) for job in ("job-00", "job-01")]
     shown = "\n".join(log.stdout for log in logs)
     assert done.returncode == 0, done.stdout + done.stderr + shown
     for log in logs:
