@@ -72,6 +72,9 @@ class LogWatch:
         self._take(job, self._reader(job).catch_up(now_s, ended_well=ended_well), now_s)
 
     def _take(self, job: JobRun, records: Iterable[Record], now_s: float) -> None:
+        if job.state is JobState.STARTING and job.handles:
+            # Not at its first step: a program that prints nothing would seem to start for as long as it runs.
+            self._app.search.turn(job, JobState.RUNNING)
         for record in records:
             job.profile.feed(record)
             self._report(job, record)
@@ -166,8 +169,6 @@ class LogWatch:
             # It goes on from state of its own, which we may not know to be a checkpoint.
             job.unsaved_stops = 0
         job.began_at = step
-        if job.state is JobState.STARTING:
-            self._app.search.turn(job, JobState.RUNNING)
         now_s = self._app.now_s()
         since_start_s = now_s - job.started_at_s
         self._app.restarted(since_start_s)

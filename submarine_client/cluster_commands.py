@@ -1,4 +1,4 @@
-"""The verbs about the cluster as a whole: `submarine cluster` and `submarine top`."""
+"""The verbs about the cluster as a whole: `submarine cluster`, `submarine top` and `submarine whoami`."""
 
 from __future__ import annotations
 
@@ -30,4 +30,15 @@ def top(session: Session, arguments: Namespace) -> int:
         session.terminal.say(top_text(usage, session.terminal.width))
     else:
         session.terminal.note("no apps")
+    return OK
+
+
+def whoami(session: Session, arguments: Namespace) -> int:
+    """Show as whom the ResourceManager knows the caller."""
+    with session.connect() as client:
+        status = client.cluster()
+    who = {"user": status.user, "is_admin": status.is_admin, "cluster": status.cluster.name}
+    role = "an administrator" if status.is_admin else "a user"
+    text = f"{status.user}, {role} of the cluster {status.cluster.name}"
+    session.terminal.say(dump(who) if arguments.json else text)
     return OK

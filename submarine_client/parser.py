@@ -70,6 +70,7 @@ def build_parser() -> ArgumentParser:
     alone = _Verbs(nouns)
     alone.add("cluster", cluster_commands.cluster, "the nodes, their devices, and how many are leased", _json())
     alone.add("top", cluster_commands.top, "GPUs, GPU hours and apps of each user", _json())
+    alone.add("whoami", cluster_commands.whoami, "as whom the ResourceManager knows you", _json())
     completion = nouns.add_parser(
         "completion", help="print the shell code that completes the command's words", description=_COMPLETION
     )

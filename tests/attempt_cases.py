@@ -22,13 +22,24 @@ SLOT = {job_id: GpuId("m0", place) for place, job_id in enumerate(JOBS)}
 class Attempt:
     """One attempt of an app, with the app master's own parts; tasks are in memory and log what a test writes."""
 
-    def __init__(self, folder, *, restarts=3, tuner="successive_halving", iterations=60, jobs=JOBS, tasks=1, **more):
+    def __init__(
+        self,
+        folder,
+        *,
+        restarts=3,
+        tuner="successive_halving",
+        iterations=60,
+        jobs=JOBS,
+        tasks=1,
+        environment=None,
+        **more,
+    ):
         settings = {"phases": "4x10,2x20,1x30"} if tuner == "successive_halving" else {}
         spec = AppSpec(
             user="user",
             name="x",
             tuner=TunerSpec(name=tuner, settings=settings),
-            program=ProgramSpec(name="", command="train"),
+            program=ProgramSpec(name="", command="train", environment=environment or {}),
             jobs=tuple(
                 JobSpec(job_id=job_id, iterations_total=iterations, shape=JobShape(tasks=tasks)) for job_id in jobs
             ),

@@ -1,7 +1,11 @@
-"""Programs that travel with an app: by `code` of a group file, and by `--files` and `--localization` of `job run`."""
+"""Programs that travel with an app: by `code` of a group file, and by `--files` and `--localization` of `job run`.
+
+And the packages that are installed for them.
+"""
 
 import subprocess
 import sys
+import zipfile
 
 import yaml
 
@@ -34,6 +38,49 @@ def check_that_code_travels(folder, address, environment=None):
         done = _submarine(folder, address, environment, *words)
         assert done.returncode == 0, done.stdout + done.stderr
         assert expected in _submarine(folder, address, environment, "app", "logs", name).stdout.splitlines()
+
+
+GREETS = """\
+import greeter
+for step in (1, 2, 3):
+    print(f"{greeter.word}: loss = {1 / step}, step = {step}", flush=True)
+"""
+
+
+def write_wheel(folder):
+    """Make a folder whose requirements file names a wheel in it, so that pip needs no network."""
+    (folder / "wheels").mkdir(parents=True)
+    info = "greeter-1.0.dist-info"
+    files = {
+        "greeter.py": "word = 'hello'\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "".join(
+            f"{name},,\n" for name in ("greeter.py", *(f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")))
+        ),
+    }
+    with zipfile.ZipFile(folder / "wheels" / "greeter-1.0-py3-none-any.whl", "w") as wheel:
+        for name, content in files.items():
+            wheel.writestr(name, content)
+    (folder / "requirements.txt").write_text("--no-index\n--find-links wheels\ngreeter==1.0\n")
+
+
+def check_that_packages_are_installed(folder, address, environment=None):
+    """Run two jobs of an app with `requirements` to their end; `address` is of a ResourceManager."""
+    write_wheel(folder / "greets")
+    (folder / "greets" / "train.py").write_text(GREETS)
+    group = {"name": "packages", "command": "python3 train.py --lr %lr%", "code": "./greets", "job": {"iterations": 3}}
+    group |= {"requirements": "requirements.txt", "hyper_parameters": [{"lr": 1}, {"lr": 2}]}
+    group |= {"resources": {"memory_mb": 512, "vcores": 1}}
+    (folder / "packages.yaml").write_text(yaml.safe_dump(group))
+    done = _submarine(folder, address, environment, "app", "submit", "packages.yaml", "--wait")
+    read = ("app", "logs", "packages", "--job")
+    logs = [_submarine(folder, address, environment, *read, job) for job in ("job-00", "job-01")]
+    shown = "\n".join(log.stdout for log in logs)
+    assert done.returncode == 0, done.stdout + done.stderr + shown
+    for log in logs:
+        assert "hello: loss = 1.0, step = 1" in log.stdout.splitlines(), shown
+    assert "themis: installing requirements.txt in" in shown
 
 
 def _submarine(folder, address, environment, *words):

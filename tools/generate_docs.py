@@ -67,8 +67,8 @@ STATES: Mapping[str, Mapping[str, str]] = {
     },
     "job": {
         JobState.WAITING: "ready to run, without GPUs",
-        JobState.STARTING: "its tasks were started but have not logged a step yet",
-        JobState.RUNNING: "its tasks have logged a step",
+        JobState.STARTING: "it has GPUs, and its tasks are being started: the engine makes room for them",
+        JobState.RUNNING: "the processes of its tasks run, whether they have logged a step or not",
         JobState.CHECKPOINTING: "its tasks were asked to stop, and are saving",
         JobState.PHASE_DONE: "at its target of this phase; promotion, or the end of the search, comes next",
         JobState.FINISHED: "it ran in the last phase, to the end",

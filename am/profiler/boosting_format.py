@@ -1,8 +1,9 @@
 """Lines of XGBoost, LightGBM and CatBoost, one a round.
 
-XGBoost counts from 0: `[0]` TAB `train-rmse:0.5` TAB `validation-rmse:0.6`. LightGBM counts from 1, and names the best
-round once more at its end: `[1]` TAB `training's l2: 0.5` TAB `valid_1's l2: 0.6`. CatBoost counts from 0
-and names no metric: `0:` TAB `learn: 0.5` TAB `test: 0.6` TAB `best: 0.6 (0)` TAB `total: 1ms` TAB `remaining: 9ms`.
+XGBoost counts from 0: `[0]` TAB `train-rmse:0.5` TAB `validation-rmse:0.6`, perhaps behind a time in brackets. LightGBM
+counts from 1, and names the best round once more at its end: `[1]` TAB `training's l2: 0.5` TAB `valid_1's l2: 0.6`.
+CatBoost counts from 0 and names no metric: `0:` TAB `learn: 0.5` TAB `test: 0.6` TAB `best: 0.6 (0)` TAB `total: 1ms`
+TAB `remaining: 9ms`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from am.profiler.line_places import LinePlace
 from am.profiler.named_values import NamedValues
 from am.profiler.numbers import NUMBER
 
-_ROUND = re.compile(r"\[(?P<round>[0-9]{1,12})\]\t(?P<values>\S.*)")
+_ROUND = re.compile(r"(?:\[[0-9:. /-]{8,23}\] )?\[(?P<round>[0-9]{1,12})\]\t(?P<values>\S.*)")
 _XGBOOST = re.compile(rf"(?P<set>[\w.-]{{1,60}})-(?P<metric>[\w@.]{{1,40}}):(?P<value>{NUMBER})(?:\+{NUMBER})?")
 _LIGHTGBM = re.compile(rf"(?P<set>[\w. -]{{1,60}})'s (?P<metric>[\w@. ]{{1,40}}): (?P<value>{NUMBER})(?: \+ {NUMBER})?")
 _CATBOOST = re.compile(

@@ -32,6 +32,12 @@ _EPOCH = re.compile(
 _EPOCH_BEHIND = re.compile(r"(?<![\w./,:-])(?P<epoch>[0-9]{1,9}) ?epoch(?!s|\w*=)")
 """`1epoch: ..`"""
 
+_SHORT = re.compile(
+    r"(?:\[|(?<![\w./-])(?=e[0-9]{1,6}[ |,/:-]{1,3}[bsi][0-9]))e(?P<epoch>[0-9]{1,6})(?:/(?P<epochs>[0-9]{1,6}))?"
+    r"(?=[\] |,/:-])(?:[\] |,/:-]{1,4}\[?(?P<name>[bsi])(?P<step>[0-9]{1,12})(?:/(?P<steps>[0-9]{1,12}))?(?!\w))?"
+)
+"""`[E2]`, `[E2/10][B40/100]`, `E2 B40`: a letter for the epoch, and one for its batch or for the step."""
+
 _TRAIN = re.compile(r"train: *\[? *(?P<epoch>[0-9]{1,9})(?: */ *(?P<epochs>[0-9]{1,9}))?(?=\]? *\[)")
 _OF_SET = re.compile(r"(?:train|test|val|valid|validation|eval) (?P<epoch>[0-9]{1,9}), ")
 """`Train 3, loss: ..`"""
@@ -94,6 +100,16 @@ def line_place(text: str, loss_at: int) -> LinePlace:
             epoch=_whole(brackets["epoch"]),
         )
     named = _EPOCH.search(text)
+    if named is None and (short := _SHORT.search(text)):
+        if short["step"] is not None:
+            return LinePlace(
+                step=_whole(short["step"]),
+                steps=_whole(short["steps"]),
+                in_epoch=short["name"] == "b",
+                epoch=_whole(short["epoch"]),
+                epochs=_whole(short["epochs"]),
+            )
+        named = short
     if named is None:
         begin = text_start(text)
         named = _TRAIN.match(text, begin) or _OF_SET.match(text, begin) or _EPOCH_BEHIND.search(text)

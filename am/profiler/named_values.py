@@ -57,7 +57,7 @@ _LOSS = re.compile(
     rf"(?<![\w./-])(?P<words>(?:[a-z][\w/-]{{0,40}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
     rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total|value)){{0,2}})"
     # `loss (for one batch) at step 200: 0.69`
-    rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
+    rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|@|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
     rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
     # `train loss 10 0.69`, `validation loss 10: 0.69`
     r"(?: (?P<step>[0-9]{1,9})(?=(?:: +| )[-+]?[0-9]{1,20}\.[0-9]))?"

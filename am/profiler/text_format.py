@@ -15,6 +15,7 @@ from am.profiler.boosting_format import BoostingLines
 from am.profiler.cost_format import read_cost
 from am.profiler.divergence_format import says_diverged
 from am.profiler.held_out_heads import HeldOutHeads, depth_of
+from am.profiler.learning_blocks import LearningBlocks
 from am.profiler.line_blocks import LineBlocks
 from am.profiler.line_places import LinePlace, block_place, head_place, line_place
 from am.profiler.loss_kinds import LossKinds
@@ -26,8 +27,9 @@ from am.profiler.unnamed_format import read_unnamed
 _DONE = re.compile(r"\bprogress ?[:=]? {0,4}(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.IGNORECASE)
 _BARE_BAR = re.compile(r"[^0-9%|]{0,80}[0-9]{1,3}%\|")
 _TIMESTEPS = re.compile(r"\btotal_timesteps=(?P<step>[0-9]{1,15})(?![\w.])")
-_KERAS = re.compile(r"(?!\W*step ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
-"""A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`."""
+_KERAS = re.compile(r"(?!\W*step |.{0,150}\] [0-9]{1,3}% - ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
+"""A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`, and
+mlpack's have a percentage."""
 _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):(?!\{|\s|Step )")
 """Lines in the notation of TensorFlow or Themis, whose own formats have skipped them. Others begin with a dictionary, a
 list or `Step 100 ..`, as those of TensorFlow's object detection."""
@@ -64,6 +66,7 @@ class TextFormat:
         self.row = ""
         """The last line with the names of its columns, if it was a row of a table."""
         self._boosting = BoostingLines()
+        self._learning = LearningBlocks()
         self._kinds, self._held_out_kinds = LossKinds(), LossKinds()
         self._names_losses = self._has_rounds = False
         self._head = self._block = LinePlace()
@@ -122,6 +125,8 @@ class TextFormat:
         return (StepLoss(step=done, loss=None),) if is_of_run else ()
 
     def _read(self, line: str) -> Sequence[Record]:
+        if (learning := self._learning.read(line)) is not None:
+            return learning
         depth = depth_of(line)
         held_out = self._held_out.read(line, depth)
         self._epoch_ends = self._epoch_ends or self._held_out.ends_epoch

@@ -240,7 +240,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         request: pb.ClusterRequest,
         context: Context,
     ) -> pb.ClusterStatus:
-        """Return the cluster and how many of its GPUs are in use."""
+        """Return the cluster, how many of its GPUs are in use, and who calls."""
         manager = self._manager
         return pb.ClusterStatus(
             cluster=manager.live_cluster.cluster_message(),
@@ -253,6 +253,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             lease_s=manager.settings.lease.duration_s,
             now_s=manager.clock.now_s(),
             nodes=node_statuses(manager),
+            user=caller().user,
+            is_admin=caller().is_admin,
         )
 
 

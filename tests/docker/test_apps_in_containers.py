@@ -7,7 +7,7 @@ import uuid
 import pytest
 import yaml
 from themis_on_docker import ENDED, ThemisOnDocker
-from travelling_code import check_that_code_travels
+from travelling_code import check_that_code_travels, check_that_packages_are_installed
 
 from themis.docker_host import CONTAINER_SOCKET, RUN_LABEL, ContainerSpec, DockerError
 
@@ -72,6 +72,10 @@ def test_containers_have_limits_labels_and_only_their_folders(themis):
 
 def test_code_travels_into_containers(themis):
     check_that_code_travels(themis.folder, themis.address)
+
+
+def test_packages_are_installed_in_containers(themis):
+    check_that_packages_are_installed(themis.folder, themis.address)
 
 
 def test_a_task_that_is_killed(themis):

@@ -276,6 +276,13 @@ BY_HAND = [
     ("pointnet", 200, (2, 0.5, 0.6, None)),
     ("drawn_table", 100, (2, 0.5, 0.6, 0.8)),
     ("notebook", 300, (200, 0.5, 0.6, 0.8)),
+    ("rsl_rl", 100, (13, math.nan, None, None)),
+    ("mlpack", 3, (2, 0.7123, None, None)),
+    ("letters", 2, (2, 0.6123, 0.8323, 0.7)),
+    ("letters", 1000, (200, 0.6123, 0.8323, 0.7)),
+    ("letters_epochs", 10, (2, 0.8123, 0.8323, None)),
+    ("letters_bare", 1000, (140, 0.7123, None, None)),
+    ("xgboost_timed", 100, (10, 0.5123, 0.6323, None)),
 ]
 
 

@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 from themis_on_yarn import ENDED, ITERATIONS, ThemisOnYarn
-from travelling_code import check_that_code_travels
+from travelling_code import check_that_code_travels, check_that_packages_are_installed
 
 from am.checkpoints.uri import open_store
 
@@ -61,6 +61,11 @@ def test_jobs_follow_one_another_in_containers_which_end_before_their_app(themis
 def test_code_travels_into_containers_of_yarn(themis, tmp_path):
     address = (themis.folder / "state/address").read_text().strip()
     check_that_code_travels(tmp_path, address, themis.environment)
+
+
+def test_packages_are_installed_in_containers_of_yarn(themis, tmp_path):
+    address = (themis.folder / "state/address").read_text().strip()
+    check_that_packages_are_installed(tmp_path, address, themis.environment)
 
 
 def test_logs_are_available_while_an_app_runs_and_after_its_end(themis):

@@ -18,6 +18,7 @@ _STYLE = (
     + """\
 body.stale::before { content: "No answer: what follows is old."; display: block; padding: .4rem 1rem;
   background: var(--bad); color: var(--paper); }
+.reader { font-size: .85rem; text-align: right; max-width: none; margin: 0; }
 .label { font-size: .75rem; padding: 0 .45em; border: 1px solid var(--line); border-radius: 1em; color: var(--dim);
   white-space: nowrap; }
 .label.bad { color: var(--bad); border-color: currentColor; }

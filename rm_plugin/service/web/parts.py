@@ -10,6 +10,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import app_number
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import RoundRecord
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.rho import rho_text
 from themis.web.elements import Markup, element, join, link, markup, table
@@ -83,6 +84,20 @@ def _contrast_of_white(hue: int, lightness_percent: int) -> float:
     channels = hls_to_rgb(hue / 360, lightness_percent / 100, 0.5)
     red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in channels)
     return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+
+
+def reader_note(reader: Identity | None, root: str) -> Markup:
+    """Say as whom a page is read; `root` leads from the page to `/`."""
+    if reader is None:
+        words: tuple[object, ...] = (
+            "Not signed in: you see what every user sees. ",
+            link(f"{root}login", "Sign in"),
+            ".",
+        )
+    else:
+        role = ", an administrator" if reader.is_admin else ""
+        words = ("Signed in as ", element("strong", reader.user), f"{role}.")
+    return element("p", *words, class_="reader")
 
 
 def app_state(page_state: PageState, entry: AppEntry) -> Markup:

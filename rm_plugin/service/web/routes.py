@@ -29,6 +29,7 @@ from rm_plugin.service.web.documents import (
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
+from rm_plugin.service.web.parts import reader_note
 from rm_plugin.service.web.readers import reader_of
 from rm_plugin.service.web.round_record import round_text
 from rm_plugin.service.web.stream import Streams, app_mark, cluster_mark
@@ -114,12 +115,12 @@ class Routes:
         reader = await reader_of(request, identities)
         return replace(self._page_state, reader=reader, action_token=action_token(request, reader, identities))
 
-    def _html(self, text: str) -> web.Response:
-        """Return a page. If the settings are insecure, each page begins with a warning."""
+    def _html(self, request: web.Request, reader: Identity | None, text: str) -> web.Response:
+        """Return a page, which begins with its reader, and with a warning if the settings are insecure."""
         warning = self._page_state.manager.settings.exposure
-        if warning:
-            text = text.replace("<main>", f"<main>{element('p', f'Insecure: {warning}.', class_='bad')}", 1)
-        return html_answer(text)
+        before = element("p", f"Insecure: {warning}.", class_="bad") if warning else ""
+        before += reader_note(reader, root="../" * (request.path.count("/") - 1))
+        return html_answer(text.replace("<main>", f"<main>{before}", 1))
 
     async def login(self, request: web.Request) -> web.Response:
         """Let a browser ask for a token, then show the cluster."""
@@ -133,21 +134,21 @@ class Routes:
         """The cluster, the apps, the newest rounds."""
         page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
-        return self._html(home_page(page_state))
+        return self._html(request, page_state.reader, home_page(page_state))
 
     async def apps(self, request: web.Request) -> web.Response:
         """A page of all apps, or of those that a `search` finds, after the mark `after`."""
         page_state = await self._seen_by(request)
         after, search = request.query.get("after", ""), request.query.get("search", "")
         page = await page_state.manager.page_of_apps(search=search, after=after, limit=APPS_A_PAGE)
-        return self._html(apps_page(page_state, page, search))
+        return self._html(request, page_state.reader, apps_page(page_state, page, search))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
         page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
         entry = await self._entry(request.match_info["app_id"], page_state.reader)
-        return self._html(app_page(page_state, page_state.seen(entry)))
+        return self._html(request, page_state.reader, app_page(page_state, page_state.seen(entry)))
 
     async def cluster_data(self, _request: web.Request) -> web.Response:
         """The cluster and who holds what of it."""

@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-import zipfile
 
 import pytest
+from travelling_code import write_wheel
 
 from am.jobs.command import RunValues, job_command
 from themis.apps import CodeArchive, JobShape, JobSpec, ProgramSpec
@@ -18,20 +18,7 @@ CODE = CodeArchive.of(b"packed")
 def code(tmp_path):
     """A folder of code whose requirements file names a wheel in it."""
     folder = tmp_path / "job" / "code"
-    (folder / "wheels").mkdir(parents=True)
-    info = "greeter-1.0.dist-info"
-    files = {
-        "greeter.py": "word = 'hello'\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/RECORD": "".join(
-            f"{name},,\n" for name in ("greeter.py", *(f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")))
-        ),
-    }
-    with zipfile.ZipFile(folder / "wheels" / "greeter-1.0-py3-none-any.whl", "w") as wheel:
-        for name, content in files.items():
-            wheel.writestr(name, content)
-    (folder / "requirements.txt").write_text("--no-index\n--find-links wheels\ngreeter==1.0\n")
+    write_wheel(folder)
     return folder
 
 

@@ -331,6 +331,15 @@ def test_top_sums_up_apps_by_user(rm: FakeRm, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)[1] == alice
 
 
+@pytest.mark.parametrize(("is_admin", "said"), [(False, "ada, a user of"), (True, "ada, an administrator of")])
+def test_whoami_says_as_whom_the_resource_manager_knows_its_caller(rm, capsys, is_admin, said):
+    rm.service.cluster = pb.ClusterStatus(cluster=pb.Cluster(name="lab"), user="ada", is_admin=is_admin)
+    assert main(["whoami"]) == 0
+    assert capsys.readouterr().out == f"{said} the cluster lab\n"
+    assert main(["whoami", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"user": "ada", "is_admin": is_admin, "cluster": "lab"}
+
+
 def test_cluster_shows_devices_by_type_and_by_node(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     machines = [
         pb.Machine(machine_id="m0", rack_id="r0", slots=[2, 2], device="v100"),

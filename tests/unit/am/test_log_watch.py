@@ -44,6 +44,7 @@ class Watched:
             gpus=(GpuId("m0", 0),),
             level=Level.SLOT,
             incarnation=1,
+            handles=[SimpleNamespace(pid=1)],
         )
         self.job.profile.started(1, Level.SLOT)
         self.app = SimpleNamespace(
