@@ -51,7 +51,7 @@ class HdfsJournal:
 
     Args:
         hdfs: The HDFS; its retry rule is how long opening waits, and the waits between attempts to write.
-        folder: The journal's own folder; created if missing.
+        folder: The journal's own folder; created if missing, for its owner only.
         flush_every_s: Lines are written at most this often.
         batches_per_epoch: Number of batches after which all lines become the base of a new epoch.
         close_within_s: How long closing waits for an HDFS that does not answer.
@@ -107,6 +107,8 @@ class HdfsJournal:
         """Read what the journal has and begin an epoch, again where a master that still lives began one meanwhile."""
         for last in (*[False] * (_OPEN_ATTEMPTS - 1), True):
             try:
+                # A journal names hyper-parameters and errors of programs.
+                self._hdfs.make_private_folder(self.place)
                 self._epoch, self._content = _read_newest(self._hdfs, self.place)
                 self._written = bytearray(self._content)
                 self._begin_epoch(self._hdfs)

@@ -16,7 +16,7 @@ class HdfsArchiveStore:
     def put(self, content: bytes) -> None:
         """Write it beside the old one, then rename."""
         partial = posixpath.join(posixpath.dirname(self._path), f".{posixpath.basename(self._path)}.partial")
-        self._hdfs.create(partial, lambda: content)
+        self._hdfs.create(partial, lambda: content, is_private=True)
         self._hdfs.rename(partial, self._path, overwrite=True)
 
     def get(self) -> bytes | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from submarine_client.connection import Connection
+from msgspec.structs import replace
+
+from submarine_client.connection import Connection, Listing
 from submarine_client.show import waiting_text
 from submarine_client.table import MISSING, age, moment, percent, shortened, table
 from submarine_client.terminal import UNLIMITED, harmless
@@ -45,23 +47,24 @@ class Selection(Value, frozen=True, kw_only=True):
     limit: int = 0
 
 
-def select(client: Connection, selection: Selection, *, reasons: bool = False) -> tuple[Sequence[pb.AppStatus], int]:
-    """Fetch the selected apps in their order. Returns them, and how many more there may be.
+def select(client: Connection, selection: Selection, *, reasons: bool = False) -> Listing:
+    """Fetch the selected apps in their order.
 
     By `newest`, a limit keeps the apps that have not ended, then the newest of the others. By another order it keeps
     the first ones, for which all apps have to be fetched. With `reasons`, one's own apps say why they wait.
     """
     limit = selection.limit or None
     states = {each for state in selection.states for each in (status.WAITING_STATES if state == WAITING else (state,))}
-    apps, more = client.first(
+    found = client.first(
         sorted(states),
         most=limit if selection.sort == NEWEST else None,
         wanted=lambda app: _wanted(app, selection),
         reasons=reasons,
     )
-    newest_first = apps[::-1]
+    newest_first = found.apps[::-1]
     ordered = newest_first if selection.sort == NEWEST else sorted(newest_first, key=_ORDERS[selection.sort])
-    return ordered[:limit], more + len(ordered) - len(ordered[:limit])
+    shown = tuple(ordered[:limit])
+    return replace(found, apps=shown, more=found.more + len(ordered) - len(shown))
 
 
 def _wanted(app: pb.AppStatus, selection: Selection) -> bool:

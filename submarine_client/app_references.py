@@ -22,7 +22,7 @@ def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str
     try:
         address = rm_address(getattr(parsed_args, "rm", None), os.environ)
         with Connection(address, timeout_s=_TIMEOUT_S, ca=getattr(parsed_args, "ca", None)) as client:
-            apps, _more = client.first(most=_MAX_APPS)
+            apps = client.first(most=_MAX_APPS).apps
     except ThemisError:
         return []
     return sorted({word for app in apps for word in (app.app_id, app.name) if word.startswith(prefix)})

@@ -375,8 +375,7 @@ class Client:
     ) -> list[App]:
         """Return the apps that `submarine app list` shows with the flags of these names; a limit of 0: all."""
         selection = Selection(states=tuple(states), users=tuple(users), sort=sort, limit=limit)
-        apps, _more = select(self._connection, selection)
-        return [App(self._connection, app) for app in apps]
+        return [App(self._connection, app) for app in select(self._connection, selection).apps]
 
     def cluster(self) -> dict[str, Any]:
         """Return the machines, and how many of their devices are leased, as `submarine cluster --json` prints them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from themis.apps import AppSpec
 from themis.config.names import login_name
 from themis.errors import InputError
 from themis.tls import tls_failure
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import ClientServiceStub
 from themis.wire.values import app_to_message
@@ -34,6 +36,14 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
 )
+
+
+class Listing(Value, frozen=True, kw_only=True):
+    """Some apps, how many more there may be, and the ResourceManager's time, by which the ages of apps are counted."""
+
+    apps: tuple[pb.AppStatus, ...]
+    more: int
+    now_s: float
 
 
 class Connection:
@@ -88,7 +98,7 @@ class Connection:
 
     def list(self, states: Sequence[str] = ()) -> tuple[pb.AppStatus, ...]:
         """Return the apps in these states, or all apps, in order of submission."""
-        return self.first(states)[0]
+        return self.first(states).apps
 
     def first(
         self,
@@ -97,8 +107,8 @@ class Connection:
         most: int | None = None,
         wanted: Callable[[pb.AppStatus], bool] | None = None,
         reasons: bool = False,
-    ) -> tuple[tuple[pb.AppStatus, ...], int]:
-        """Return at most `most` apps in order of submission, and how many more there may be.
+    ) -> Listing:
+        """Return at most `most` apps in order of submission.
 
         Apps that have not ended go before the others, newer ones before older ones. `wanted` selects apps.
         With `reasons`, one's own apps say why they wait.
@@ -118,7 +128,9 @@ class Connection:
             if not mark or (most is not None and len(found) >= most):
                 break
         shown = sorted(itertools.islice(found.values(), most), key=_submission)
-        return tuple(shown), max(0, reply.total - seen) + len(found) - len(shown)
+        more = max(0, reply.total - seen) + len(found) - len(shown)
+        # An older ResourceManager does not send its time.
+        return Listing(apps=tuple(shown), more=more, now_s=reply.now_s or time.time())
 
     def show(self, app_id: str, *, environment: bool = False) -> pb.AppStatus:
         """Return one app by its id, or by its name: the running app of this name, else the newest one.

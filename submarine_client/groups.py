@@ -22,7 +22,7 @@ def load_app(file: str | Path) -> AppSpec:
     """
     path, found = file_or_example(file, ExampleKind.APP), FoundErrors()
     draft = draft_group(path, found)
-    typed = found.run(typed_program, draft, str(path)) or {}
+    typed = found.run(typed_program, draft, str(path), found.run(lambda: draft.searched) or ()) or {}
     uri = found.run(_checkpoint_uri, draft, str(path))
     return replace(draft.app(), checkpoint_uri=uri, **typed)
 

@@ -51,8 +51,13 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
     return replace(app, **typed_program(app, source))
 
 
-def typed_program(app: ProgramApp, source: str) -> dict[str, Any]:
+def typed_program(app: ProgramApp, source: str, searched: Sequence[str] = ()) -> dict[str, Any]:
     """Check an app's program, and return what changes in the app for the types of the program's parameters.
+
+    Args:
+        app: The app, or its parts that can be read.
+        source: The file, for errors.
+        searched: Hyper-parameters that the jobs lack, since their values cannot be read.
 
     Raises:
         InputError: The catalogue lacks the program, the program lacks a parameter or refuses its value, a batch is too
@@ -68,6 +73,8 @@ def typed_program(app: ProgramApp, source: str) -> dict[str, Any]:
         found.run(_check_replayed, arguments)
     # All jobs, though those of a search usually share their errors: each is shown once.
     jobs = [typed for job in found.run(lambda: app.jobs) or () if (typed := found.run(_typed_job, entry, job, source))]
+    for name in searched:
+        found.run(_check_searched, entry, name, source)
     found.raise_all()
     if entry.kind == "real":
         for job in jobs:
@@ -147,6 +154,14 @@ def _check_dealing(entry: Program, given: Mapping[str, HyperParameter], job: Job
         raise InputError(f"{source}: {job.job_id}: {error.what}", value=error.value, remedy=error.remedy) from None
 
 
+def _check_searched(entry: Program, name: str, source: str) -> None:
+    """Check that a hyper-parameter is a flag of the program, and one that may differ between jobs."""
+    if not entry.flag(name).hyper_parameter:
+        searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
+        remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
+        raise InputError(f"{source}: {entry.name} does not let a search vary", value=name, remedy=remedy)
+
+
 def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
     """Raises InputError with all errors of this job."""
     found, typed = FoundErrors(), {}
@@ -154,10 +169,7 @@ def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
         values = found.run(check_values, entry.name, {name: value})
         if values is None:
             continue
-        if not entry.flag(name).hyper_parameter:
-            searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
-            remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
-            found.add(InputError(f"{source}: {entry.name} does not let a search vary", value=name, remedy=remedy))
+        found.run(_check_searched, entry, name, source)
         typed.update(values)
     found.raise_all()
     return replace(job, hyper_parameters=typed)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import field
 
 from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import dump
-from submarine_client.connection import Connection
+from submarine_client.connection import Connection, Listing
 from submarine_client.progress import progress_on
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
@@ -63,8 +62,8 @@ class Session(Value, frozen=True, kw_only=True):
         try:
             with self.connect() as client:
                 while True:
-                    apps, more = select(client, selection, reasons=arguments.output in ("wide", "json"))
-                    self._say_apps(apps, more, arguments.output, what)
+                    found = select(client, selection, reasons=arguments.output in ("wide", "json"))
+                    self._say_apps(found, arguments.output, what)
                     if not arguments.watch:
                         return OK
                     self.pace.sleep(arguments.watch)
@@ -75,7 +74,8 @@ class Session(Value, frozen=True, kw_only=True):
             dealt_with()
             return OK
 
-    def _say_apps(self, apps: Sequence[pb.AppStatus], more: int, output: str, what: str) -> None:
+    def _say_apps(self, found: Listing, output: str, what: str) -> None:
+        apps = found.apps
         if output == "json":
             self.terminal.say(dump([listed_document(app) for app in apps]))
         elif not apps:
@@ -85,9 +85,9 @@ class Session(Value, frozen=True, kw_only=True):
         elif output == "wide":
             self.terminal.show(wide_text(apps, self.terminal.width))
         else:
-            self.terminal.show(list_text(apps, time.time(), self.terminal.width))
-        if more:
-            self.terminal.note(f"and up to {more} more; --limit 0 lists all")
+            self.terminal.show(list_text(apps, found.now_s, self.terminal.width))
+        if found.more:
+            self.terminal.note(f"and up to {found.more} more; --limit 0 lists all")
 
     def wait(self, client: Connection, app_ids: list[str]) -> int:
         """Wait for apps and show their progress. Returns OK if all finished well, else APP_FAILED."""

@@ -228,6 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         if node is not None and (node.content is None or self.query.get("overwrite", "").lower() != "true"):
             raise RefusalError("FileAlreadyExistsException", f"{path} already exists")
         self.state.put(path, body)
+        if "permission" in self.query:
+            self.state.permissions[path] = self.query["permission"]
         return b""
 
     def append(self, path, body):
@@ -270,6 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusalError("FileAlreadyExistsException", f"rename destination {target} already exists")
         for name in [path, *self.state.below(path)]:
             self.state.nodes[target + name[len(path) :]] = self.state.nodes.pop(name)
+            if name in self.state.permissions:
+                self.state.permissions[target + name[len(path) :]] = self.state.permissions.pop(name)
         return b""
 
     def settimes(self, path):

@@ -76,9 +76,8 @@ def _by_app(connection: Connection, month: str) -> list[Row]:
     if not users:
         return []
     # Use from before an upgrade may have no user. Only administrators see it, and they see all apps.
-    apps, _ = select(connection, Selection(users=() if "" in users else sorted(users)))
     rows = []
-    for app in apps:
+    for app in select(connection, Selection(users=() if "" in users else sorted(users))).apps:
         ended = f"{datetime.fromtimestamp(app.finished_at_s, UTC):%Y-%m}" if app.finished_at_s else "runs"
         if month in ("", ended):
             rows.append((ended, app.app_id, app.gpu_time_s))

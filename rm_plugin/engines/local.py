@@ -37,6 +37,8 @@ AM_MEMORY_MB = 2048
 APP_MARK = "THEMIS_APP_ID"
 RUN_MARK = "THEMIS_RUN_ID"
 _AGAIN_S = 1.0
+STOP_LIMIT_S = 60.0
+"""Killing takes seconds, unless the kernel does not let go of a process, as on a file server that hangs."""
 
 
 class LocalAppLauncher:
@@ -125,10 +127,15 @@ class LocalAppLauncher:
             await gone.wait()
 
     async def shutdown(self) -> None:
-        """SIGKILL every process of this run."""
+        """SIGKILL every process of this run, but wait for at most `STOP_LIMIT_S`."""
         self._closed = True
-        await self._sweep({RUN_MARK: self._run_id}, below=list(self._pids.values()))
-        await asyncio.gather(*self._watchers)
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self._sweep({RUN_MARK: self._run_id}, below=list(self._pids.values()))
+                await asyncio.gather(*self._watchers)
+        except TimeoutError:
+            left = ", ".join(sorted(self._gone)) or "what is left of apps that have ended"
+            raise UnreachableError("not all processes could be killed", value=left) from None
 
     def _prepare(self, launch: AmLaunch) -> Account | None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import time
 import uuid
 
@@ -30,8 +29,7 @@ class HdfsFolder:
             found = self._hdfs.list(self.place)
         except HdfsMissingError:
             # The folder above also holds what other users' containers read.
-            self._hdfs.make_folders(posixpath.dirname(self.place))
-            self._hdfs.make_folders(self.place, is_private=True)
+            self._hdfs.make_private_folder(self.place)
             return ()
         files = [status for status in found if not status.name.startswith(".")]
         return tuple(

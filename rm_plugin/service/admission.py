@@ -6,8 +6,9 @@ from themis.apps import AppSpec, JobSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster
 from themis.config.app_limits import MAX_VALUES, check_few, check_limits
-from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
+from themis.config.group_file import INT32_MAX, MAX_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label, check_queue_name
+from themis.config.search_space import MAX_JOBS
 from themis.errors import FoundErrors, InputError, UnknownNameError
 from themis.speeds import speed_on
 

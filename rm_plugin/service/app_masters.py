@@ -331,8 +331,9 @@ class AppMasters:
             await self._end_lost(app_id)
         self.watch.resume()
         for entry in self._entries.active():
-            # Its master may have registered with the former ResourceManager, and will again at once if it lives.
-            entry.registered_attempt = entry.attempt
+            # A master that registered with the former ResourceManager will again at once if it lives. Another one of
+            # this attempt still starts.
+            entry.registered_attempt = entry.attempt if entry.state is AppState.RUNNING else 0
             if entry.leave_reason:
                 leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.leave_reason)
                 await self._changes.make_surely(leave)
@@ -356,6 +357,8 @@ class AppMasters:
             self._spawn(self._kill_after(entry, KILL_GRACE_S))
         elif entry.pause_reason:
             self._spawn(self._pause_after(entry, self._pause_grace_s))
+        elif entry.registered_attempt != entry.attempt:
+            self._note_start(entry)
 
     async def _recover_gone(self, entry: AppEntry) -> None:
         """Go on with an app of which nothing runs any more."""

@@ -83,7 +83,9 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         except ThemisError as error:
             await refuse(context, error)
             raise
-        reply = pb.ListReply(next=page.next_mark, total=self._manager.entries.count(wanted))
+        reply = pb.ListReply(
+            next=page.next_mark, total=self._manager.entries.count(wanted), now_s=self._manager.clock.now_s()
+        )
         reasons = self._manager.estimates.waiting_of(page.entries) if request.reasons else {}
         size = 0
         for index, entry in enumerate(page.entries):

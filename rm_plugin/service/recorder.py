@@ -43,12 +43,14 @@ class Removed(Value, frozen=True, kw_only=True):
         app_ids: Ended apps, of which all events up to the sequence number `through` leave.
         archive: Name of the file.
         pieces: Apps of which events up to a sequence number leave; an empty id stands for events of no app.
+        kinds: The kinds of events that leave of the pieces; all if empty.
     """
 
     app_ids: tuple[str, ...]
     archive: str
     through: int
     pieces: tuple[tuple[str, int], ...]
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class Batch:
         if self.removed is not None:
             transaction.archive_apps(self.removed.app_ids, self.removed.archive, through=self.removed.through)
             for app_id, through in self.removed.pieces:
-                transaction.remove_events(app_id, through)
+                transaction.remove_events(app_id, through, self.removed.kinds)
         return written
 
     def __bool__(self) -> bool:

@@ -5,6 +5,9 @@ they move to an archive file. The app's row stays in the store as its summary: s
 best checkpoint are still listed and shown. The memory forgets the app. Events of no app, such as those of rounds, are
 archived by age.
 
+An app that runs for months keeps its events, but for those that its jobs cause all the time: these are archived an hour
+or two after they were written. What they say is also in each job's history, and in the newest heartbeat.
+
 The code of an app goes with it: an archive of code is removed once no app in the memory has it.
 """
 
@@ -36,6 +39,9 @@ LOG = logging.getLogger("themis.rm")
 PASS_EVERY_S = 60.0
 SETTLED_S = 60.0
 """Seconds after its end in which no app is archived: clients that wait for it read its last events."""
+FREQUENT = ("job_progress", "validation", "checkpoint")
+"""What a job causes for as long as it runs, at most some a second. No start reads these events."""
+FREQUENT_EVERY_S = 3600.0
 _APPS_A_FILE = 200
 _EVENTS_A_FILE = 20_000
 """A file with this many events takes no further app. One app may have more."""
@@ -65,14 +71,21 @@ class Retention:
         self._changes = changes
         self._recorder = recorder
         self._clock = clock
+        # The newest event of an hour ago, and of each app the newest whose frequent events are archived.
+        self._hour_ago = recorder.summary.sequence
+        self._frequent_through: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Archive once a minute; runs for ever."""
+        """Archive once a minute, frequent events once an hour; runs for ever."""
+        frequent_at_s = self._clock.now_s() + FREQUENT_EVERY_S
         while True:
             await asyncio.sleep(PASS_EVERY_S)
             try:
                 await self.archive_old()
                 await self.remove_code()
+                if self._clock.now_s() >= frequent_at_s:
+                    frequent_at_s = self._clock.now_s() + FREQUENT_EVERY_S
+                    await self.archive_frequent()
             except (StoreError, OSError) as error:
                 # Nothing was removed. The next pass tries again.
                 LOG.warning("old events or code cannot be removed yet: %s", error)
@@ -91,6 +104,46 @@ class Retention:
             if not part.events and not part.apps:
                 return apps
             apps += len(part.apps)
+
+    async def archive_frequent(self) -> int:
+        """Archive the frequent events of apps that have not ended, but for those since the last call.
+
+        Returns:
+            The number of events.
+
+        Raises:
+            OSError: The archive cannot be written, or the store (StoreError).
+        """
+        through, self._hour_ago = self._hour_ago, self._recorder.summary.sequence
+        waiting = deque(entry.app_id for entry in self._entries if not entry.ended)
+        done = self._frequent_through = {app_id: self._frequent_through.get(app_id, 0) for app_id in waiting}
+        events = 0
+        while waiting:
+            part = _Part()
+            name = await asyncio.to_thread(self._write, self._frequent(part, waiting, done.copy(), through))
+            if part.events:
+                await self._changes.make(partial(_remove_frequent, part=part, name=name))
+            done |= part.pieces
+            events += part.events
+        return events
+
+    def _frequent(self, part: _Part, waiting: deque[str], after: dict[str, int], through: int) -> Iterator[StoredEvent]:
+        """Yield frequent events of apps up to a sequence number, and note in `part` what they are.
+
+        Apps of which there are no more leave `waiting`. `after` has the sequence number that each begins after.
+        """
+        while waiting and part.events < _EVENTS_A_FILE:
+            app_id = waiting[0]
+            read = self._recorder.store.events(after=after[app_id], app_id=app_id, limit=_EVENTS_A_READ)
+            old = [event for event in read if event.sequence <= through]
+            if not old:
+                waiting.popleft()
+                continue
+            found = [event for event in old if event.kind in FREQUENT]
+            yield from found
+            part.events += len(found)
+            after[app_id] = old[-1].sequence
+            part.pieces.append((app_id, after[app_id]))
 
     async def remove_code(self) -> int:
         """Remove the code that no app in the memory has. Returns the number of archives.
@@ -182,11 +235,16 @@ class Retention:
             part.apps.append(entry)
 
 
+def _remove_frequent(change: Change, part: _Part, name: str) -> None:
+    change.event("events_archived", detail={"apps": 0, "events": part.events, "archive": name})
+    change.remove(Removed(app_ids=(), archive=name, through=0, pieces=tuple(part.pieces), kinds=FREQUENT))
+
+
 @dataclass(slots=True)
 class _Part:
     """What a file has: whole apps, events in all, and the last event of no app.
 
-    `pieces` are events of large apps that can be removed before the rest: up to this sequence number.
+    `pieces` are events of large apps that can be removed before the rest, or frequent ones: up to this sequence number.
     """
 
     apps: list[AppEntry] = field(default_factory=list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -150,9 +150,10 @@ class _Noted:
         self._inner.archive_apps(app_ids, archive, through=through)
         self.steps.append(("archive", (app_ids, archive, through)))
 
-    def remove_events(self, app_id: str, through: int) -> None:
-        self._inner.remove_events(app_id, through)
-        self.steps.append(("remove", (app_id, through)))
+    def remove_events(self, app_id: str, through: int, kinds: Sequence[str] = ()) -> None:
+        self._inner.remove_events(app_id, through, kinds)
+        # Without kinds, earlier versions can read the step.
+        self.steps.append(("remove", (app_id, through, kinds) if kinds else (app_id, through)))
 
 
 def _replay(content: bytes, transaction: StoreTransaction) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -113,8 +113,8 @@ class StoreTransaction(Protocol):
         """Remove ended apps' leases and events up to a sequence number, and note the file `archive` with the events."""
         ...
 
-    def remove_events(self, app_id: str, through: int) -> None:
-        """Remove the events of an app, or of none, up to and including a sequence number.
+    def remove_events(self, app_id: str, through: int, kinds: Sequence[str] = ()) -> None:
+        """Remove the events of an app, or of none, up to and including a sequence number: all, or those of some kinds.
 
         The newest event of the log must stay: the next one counts on from it.
         """

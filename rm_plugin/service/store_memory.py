@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -166,8 +166,10 @@ class _MemoryTransaction(_State):
         self.gone.append(lambda event: event.app_id in ids and event.sequence <= through)
         self.apps_gone |= ids
 
-    def remove_events(self, app_id: str, through: int) -> None:
-        self.gone.append(lambda event: event.app_id == app_id and event.sequence <= through)
+    def remove_events(self, app_id: str, through: int, kinds: Sequence[str] = ()) -> None:
+        self.gone.append(
+            lambda event: event.app_id == app_id and event.sequence <= through and (not kinds or event.kind in kinds)
+        )
 
 
 def _held(lease: Lease) -> bool:

@@ -299,8 +299,10 @@ class _SqliteTransaction:
         self._connection.executemany("DELETE FROM events WHERE app_id = ? AND sequence <= ?", events)
         self._connection.executemany("DELETE FROM leases WHERE app_id = ?", ids)
 
-    def remove_events(self, app_id: str, through: int) -> None:
-        self._connection.execute("DELETE FROM events WHERE app_id = ? AND sequence <= ?", (app_id, through))
+    def remove_events(self, app_id: str, through: int, kinds: Sequence[str] = ()) -> None:
+        of_kinds = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        delete = f"DELETE FROM events WHERE app_id = ? AND sequence <= ? {of_kinds}"
+        self._connection.execute(delete, (app_id, through, *kinds))
 
 
 def _unusable(done: str, path: Path, error: sqlite3.Error) -> StoreError:

@@ -7,7 +7,9 @@ machine is not checked here: that is the client's part, for the kernel knows no 
 from __future__ import annotations
 
 import posixpath
+import random
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +37,7 @@ from themis.config.names import check_app_name, check_label, check_parameter_nam
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
 from themis.config.readable_parts import LeftOut, fit_parts
 from themis.config.scalars import Scalar, ShortenedFloat, Variable, VariableName, number
-from themis.config.search_space import HyperParameters, Range, draw
+from themis.config.search_space import MAX_JOBS, HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_acts, check_settings, check_tuner
 from themis.errors import FoundErrors, InputError
 
@@ -43,7 +45,6 @@ INT32_MAX = 2**31 - 1
 """What the wire can hold."""
 
 MAX_TASKS = 10_000
-MAX_JOBS = 10_000
 """Far more than a search can use, but far too few to exhaust the reader's memory."""
 
 NO_METRIC = "none"
@@ -219,7 +220,7 @@ class AppDraft:
     """The app that a group file describes, part by part. To read a part with an error raises the error.
 
     So a check runs as far as it does not depend on what is wrong. `program` and `jobs` have stand-ins for what no check
-    of a program needs: an environment, or a number of iterations, that cannot be read.
+    of a program needs: an environment, or a number of iterations or of jobs, that cannot be read.
 
     Args:
         file: The group file, as far as it can be read.
@@ -247,15 +248,18 @@ class AppDraft:
     @cached_property
     def sets(self) -> tuple[HyperParameters, ...]:
         """The hyper-parameters of every job."""
-        file = self.file
-        if file.hyper_parameters is not None and file.search_space is not None:
+        file, space = self.file, self._space
+        if file.hyper_parameters is not None and space is not None:
             raise self._error("give hyper_parameters or a search_space, not both", "write the sets out, or draw them")
-        if file.search_space is not None:
-            if lacking := [error for place, error in self._left_out.items() if place[0] == "search_space"]:
+        if space is not None:
+            lacking = [error for place, error in self._left_out.items() if place[0] == "search_space"]
+            if lacking and file.jobs is None:
+                # A grid among them would say how many sets there are.
                 raise lacking[0]
             # Only the values that are drawn depend on these two.
             name, seed = self.found.run(lambda: file.name) or "", self.found.run(lambda: file.seed) or 0
-            return draw(file.search_space, jobs=file.jobs, seed=seed, app_name=name, source=self.source)
+            others = bool(lacking)
+            return draw(space, jobs=file.jobs, seed=seed, app_name=name, source=self.source, others=others)
         sets: tuple[HyperParameters, ...] = file.hyper_parameters or ({},)
         if file.jobs is not None and file.jobs != len(sets):
             remedy = "leave jobs out, or draw the sets from a search_space"
@@ -263,9 +267,22 @@ class AppDraft:
         return sets
 
     @cached_property
+    def _space(self) -> Mapping[str, Range] | None:
+        """The ranges of the search space that can be read; None if the file has none."""
+        if not self._names_left_out("search_space"):
+            return self.file.search_space
+        return self.found.run(lambda: self.file.search_space) or {}
+
+    def _sample(self) -> tuple[HyperParameters, ...]:
+        """Sets to check a program with, where it cannot be said how many the file describes."""
+        if self._space is None:
+            return self.file.hyper_parameters or ({},)
+        return ({name: entry.sample(random.Random(0)) for name, entry in self._space.items()},)
+
+    @cached_property
     def searched(self) -> tuple[str, ...]:
         """The names of the hyper-parameters, of all jobs together."""
-        rows = (self.file.search_space,) if self.file.search_space is not None else self.file.hyper_parameters or ()
+        rows = (self._space,) if self._space is not None else self.file.hyper_parameters or ()
         left_out = (*self._names_left_out("search_space"), *self._names_left_out("hyper_parameters"))
         return tuple(dict.fromkeys((*(name for row in rows for name in row), *left_out)))
 
@@ -357,7 +374,8 @@ class AppDraft:
     @cached_property
     def jobs(self) -> tuple[JobSpec, ...]:
         """The jobs, one for each set of hyper-parameters."""
-        width = max(2, len(str(len(self.sets) - 1)))
+        sets = self.found.run(lambda: self.sets) or self._sample()
+        width = max(2, len(str(len(sets) - 1)))
         shape = self.found.run(lambda: self.shape) or JobShape()
         iterations = self.found.run(lambda: self.iterations) or 1
         speed = self.found.run(lambda: self.file.estimate.speed) or {}
@@ -369,7 +387,7 @@ class AppDraft:
                 iterations_total=iterations,
                 speed_by_device=speed,
             )
-            for place, values in enumerate(self.sets)
+            for place, values in enumerate(sets)
         )
 
     def check(self) -> None:
@@ -446,7 +464,7 @@ class AppDraft:
                 remedy = f"write %{name}% where its value belongs"
                 self.found.add(self._error("the command never uses a parameter", remedy, name))
         # A search space has a value for every job.
-        sets = self.file.hyper_parameters or () if self.file.search_space is None else ()
+        sets = self.file.hyper_parameters or () if self._space is None else ()
         for name in searched:
             lacking = [i for i, row in enumerate(sets) if name not in row and not self._is_left_out(i, name)]
             if lacking:

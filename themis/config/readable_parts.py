@@ -69,9 +69,10 @@ def fit_parts(model: type[M], data: Mapping[str, Any], source: str, found: Found
         if loc in unknown and len(path) == len(loc) - 1:
             rest = _without(rest, loc)
             path = _meant(model, path, str(loc[-1]))
-        if path and (entry := _entry(model, rest, path, loc)):
-            rest = _without(rest, entry)
+        if entry := _entry(model, rest, path, loc):
             left_out[entry] = problem
+        if entry and not _is_last_section(model, rest, entry):
+            rest = _without(rest, entry)
         elif path:
             rest = _without(rest, path)
             faults[path] = problem
@@ -102,17 +103,14 @@ def _part(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[str, ...]:
 def _entry(model: type[BaseModel], data: Mapping[Any, Any], path: Sequence[str], loc: Location) -> Location:
     """The entry of a mapping, or of a mapping in a list, in which a location lies.
 
-    Empty if it lies in none, in a section, whose keys depend on each other, or in the last of several sections: what
-    has sections, such as a search space, needs one.
+    Empty if it lies in none, or in a section, whose keys depend on each other.
     """
+    if not path:
+        return ()
     value: Any = data
-    section: type[BaseModel] | None = model
-    annotation: Any = None
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
-        annotation = section.model_fields[key].annotation if section is not None else None
-        section = _section(annotation)
-    if section is not None:
+    if _section(_annotation(model, path)) is not None:
         return ()
     keys = loc[len(path) :]
     if isinstance(value, list) and keys and isinstance(keys[0], int):
@@ -120,7 +118,26 @@ def _entry(model: type[BaseModel], data: Mapping[Any, Any], path: Sequence[str],
         return (*path, *keys[:2]) if isinstance(row, Mapping) and below and below[0] in row else (*path, keys[0])
     if not isinstance(value, Mapping) or not keys or keys[0] not in value:
         return ()
-    return () if len(value) == 1 and models_in(annotation) else (*path, keys[0])
+    return (*path, keys[0])
+
+
+def _is_last_section(model: type[BaseModel], data: Mapping[Any, Any], entry: Location) -> bool:
+    """Whether an entry is the only one in a mapping of sections, such as a search space, which needs one."""
+    path = [str(key) for key in entry[:-1]]
+    value: Any = data
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return isinstance(value, Mapping) and len(value) == 1 and bool(models_in(_annotation(model, path)))
+
+
+def _annotation(model: type[BaseModel], path: Sequence[str]) -> Any:
+    """What a part may be."""
+    section: type[BaseModel] | None = model
+    annotation: Any = None
+    for key in path:
+        annotation = section.model_fields[key].annotation if section and key in section.model_fields else None
+        section = _section(annotation)
+    return annotation
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:

@@ -23,6 +23,9 @@ from themis.errors import InputError
 
 HyperParameters = dict[str, HyperParameter]
 
+MAX_JOBS = 10_000
+"""The most jobs of an app, checked before grids are crossed: three grids of a thousand values would fill the memory."""
+
 _DIGITS = 6
 """Significant digits of a sampled number: readable, and blind to the last bits of the C library's log and exp."""
 
@@ -74,7 +77,7 @@ class Range(Section):
 
 
 def draw(
-    space: Mapping[str, Range], *, jobs: int | None, seed: int, app_name: str, source: str
+    space: Mapping[str, Range], *, jobs: int | None, seed: int, app_name: str, source: str, others: bool = False
 ) -> tuple[HyperParameters, ...]:
     """The hyper-parameters of every job, the last grid varying fastest.
 
@@ -85,13 +88,14 @@ def draw(
         seed: The app's seed.
         app_name: The app's name; two apps with one seed draw different samples.
         source: The file, for errors.
+        others: Whether the file has more ranges, which cannot be read.
 
     Raises:
         InputError: No number of jobs though nothing is a grid, or one that the grids' points do not divide.
     """
     grids = {name: entry.grid for name, entry in space.items() if entry.grid is not None}
     points = math.prod(len(values) for values in grids.values())
-    count = _count(jobs, points, sampled=len(grids) < len(space), grids=bool(grids), source=source)
+    count = _count(jobs, points, sampled=others or len(grids) < len(space), grids=bool(grids), source=source)
     crossed = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
     streams = {name: _stream(seed, app_name, name) for name in space if name not in grids}
     sets: list[HyperParameters] = []
@@ -103,6 +107,8 @@ def draw(
 
 
 def _count(jobs: int | None, points: int, *, sampled: bool, grids: bool, source: str) -> int:
+    if points > MAX_JOBS:
+        raise InputError(f"{source}: the grids have {points} points", remedy=f"an app has at most {MAX_JOBS} jobs")
     if jobs is None:
         if not grids:
             raise InputError(f"{source}: jobs is missing", remedy="say how many sets to draw from the search_space")

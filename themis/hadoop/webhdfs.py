@@ -73,21 +73,29 @@ class WebHdfs:
         found = self._patiently("cannot list a folder on HDFS", path, lambda: self._client.list(path, status=True))
         return tuple(_status(name, status) for name, status in found)
 
-    def make_folders(self, path: str, *, is_private: bool = False) -> None:
-        """Make a folder and those above it, where they are not there. Only its owner can read a private one."""
-        permission = "700" if is_private else None
-        self._patiently("cannot make a folder on HDFS", path, lambda: self._client.makedirs(path, permission))
+    def make_folders(self, path: str) -> None:
+        """Make a folder and those above it, where they are not there."""
+        self._patiently("cannot make a folder on HDFS", path, lambda: self._client.makedirs(path))
 
-    def create(self, path: str, content: Callable[[], Iterator[bytes] | bytes]) -> None:
+    def create(self, path: str, content: Callable[[], Iterator[bytes] | bytes], *, is_private: bool = False) -> None:
         """Write a whole file in place of any that is there.
 
         Args:
             path: Where; folders above it are made.
             content: The content from its beginning, opened again for each attempt.
+            is_private: Whether only its owner can read a file that was not there.
         """
+        permission = "600" if is_private else None
         self._patiently(
-            "cannot write a file on HDFS", path, lambda: self._client.write(path, data=content(), overwrite=True)
+            "cannot write a file on HDFS",
+            path,
+            lambda: self._client.write(path, data=content(), overwrite=True, permission=permission),
         )
+
+    def make_private_folder(self, path: str) -> None:
+        """Make a folder that only its owner can read, where it is not there. Folders above it are for all."""
+        self.make_folders(posixpath.dirname(path))
+        self._patiently("cannot make a folder on HDFS", path, lambda: self._client.makedirs(path, "700"))
 
     def read(self, path: str, size_bytes: int) -> Iterator[bytes]:
         """The first `size_bytes` of a file in pieces; after a broken connection it goes on where it stopped."""

@@ -885,14 +885,16 @@ class ListRequest(_message.Message):
     def __init__(self, states: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., after: _Optional[str] = ..., reasons: _Optional[bool] = ...) -> None: ...
 
 class ListReply(_message.Message):
-    __slots__ = ("apps", "next", "total")
+    __slots__ = ("apps", "next", "total", "now_s")
     APPS_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
     apps: _containers.RepeatedCompositeFieldContainer[AppStatus]
     next: str
     total: int
-    def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ..., next: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
+    now_s: float
+    def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ..., next: _Optional[str] = ..., total: _Optional[int] = ..., now_s: _Optional[float] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
     __slots__ = ("app_id", "environment")

@@ -324,8 +324,8 @@ def _wait_for_all(
     wanted = plan.first_app_masters
     deadline_s = time.monotonic() + _READY_S + _READY_S_AN_APP * (plan.apps + plan.waiting)
     while True:
-        shown, more = client.first((AppState.RUNNING.value,), most=1)
-        registered = len(shown) + more
+        found = client.first((AppState.RUNNING.value,), most=1)
+        registered = len(found.apps) + found.more
         if registered >= wanted or time.monotonic() > deadline_s:
             return registered
         if any(driver.poll() is not None for driver in drivers):
@@ -349,7 +349,7 @@ class Measured(Value, frozen=True, kw_only=True):
 def _measure(client: Connection, service: Service, page_url: str, seconds: float) -> Measured:
     """Probe the service for some seconds."""
     process = service.process
-    documents = ("apps", "cluster", f"apps/{client.first(most=1)[0][0].app_id}", "rounds")
+    documents = ("apps", "cluster", f"apps/{client.first(most=1).apps[0].app_id}", "rounds")
     stop = threading.Event()
     rest_s: list[float] = []
     list_s: list[float] = []

@@ -13,12 +13,13 @@ import pytest
 from living import is_alive
 from losable_lock import LosableLock
 
+from rm_plugin.engines import local
 from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.local import AM_COMMAND, LocalAppLauncher
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.engines.port import AmExit, AmLaunch
 from themis.control_groups import ControlGroup
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.processes import find_marked, kill_marked
 
 # An app master that starts a task in a session of its own, unguarded: the hardest to find.
@@ -228,6 +229,21 @@ def test_shutdown_ends_all_processes_without_reporting_exits(tmp_path, run_id):
         await engine.shutdown()
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
         assert exits.seen == []
+
+    run(run_id, scenario)
+
+
+def test_shutdown_leaves_and_names_an_app_whose_process_does_not_end(tmp_path, run_id, monkeypatch):
+    """The kernel kills no process that waits for a file server that hangs."""
+
+    async def scenario(engine, exits):
+        await engine.launch(order("app-1", 1, {}, tmp_path))
+        with monkeypatch.context() as patched:
+            patched.setattr(local, "STOP_LIMIT_S", 0.2)
+            patched.setattr(local, "kill_marked", lambda marks, may_kill: ())
+            patched.setattr(local, "kill_sessions", lambda sessions: None)
+            with pytest.raises(UnreachableError, match="not all processes could be killed: 'app-1'"):
+                await engine.shutdown()
 
     run(run_id, scenario)
 

@@ -31,6 +31,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.then = ["FINISHED"]
         self.shows = 0
         self.has_pages = True
+        self.now_s = 0.0
         self.runs_on = ""
         self.page_url = ""
         self.events = [
@@ -64,7 +65,7 @@ class FakeService(rpc.ClientServiceServicer):
         begin = int(request.after or 0)
         end = begin + (request.limit or len(wanted))
         mark = str(end) if end < len(wanted) else ""
-        return pb.ListReply(apps=wanted[begin:end], next=mark, total=len(wanted))
+        return pb.ListReply(apps=wanted[begin:end], next=mark, total=len(wanted), now_s=self.now_s)
 
     def Show(self, request, context):
         self.shows += 1

@@ -151,6 +151,14 @@ def test_list_shows_the_newest_of_a_resource_manager_without_pages(
     assert err == "submarine: and up to 3 more; --limit 0 lists all\n"
 
 
+def test_ages_follow_the_clock_of_the_resource_manager(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.now_s = 2e9 + 7300
+    rm.service.add("a-1", "RUNNING", submitted_at_s=2e9)
+    assert main(["app", "list"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert line[head.index("AGE") :].split()[0] == "2h"
+
+
 def test_an_empty_list_is_said_on_standard_error(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["app", "list"]) == 0
     assert capsys.readouterr() == ("", "submarine: no apps\n")

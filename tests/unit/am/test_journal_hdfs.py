@@ -47,6 +47,14 @@ def kept(hdfs):
     return b"".join(content for _, content in sorted(hdfs.files().items()))
 
 
+def test_only_its_owner_can_read_a_journal(server):
+    """Checkpoints lie in the folder above, which its users may read."""
+    uri = server.uri("/run/app/journal")
+    hdfs, folder = open_webhdfs(uri, rule=RetryRule(deadline_s=1.0))
+    HdfsJournal(hdfs, folder).close()
+    assert server.hdfs.permissions == {"/run/app/journal": "700"}
+
+
 def test_journal_reads_back_whole(server):
     written = Journal(server.uri("/app/journal"))
     observation = Observation(kind=ObservationKind.PROGRESS, job_id="j0", iteration=3, loss=0.25)

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from fake_webhdfs import Server
 
 from am.log_archive import LogArchive, open_archive
+from am.log_archive_hdfs import HdfsArchiveStore
 from themis.errors import UnreachableError
 
 
@@ -39,6 +41,15 @@ def keep(archive, times=1):
             await archive.keep()
 
     asyncio.run(kept())
+
+
+def test_only_its_owner_can_read_an_archive_on_hdfs():
+    server = Server()
+    archive = HdfsArchiveStore(server.uri("/run/app/logs.tar.gz"))
+    archive.put(b"first")
+    archive.put(b"second")
+    assert (archive.get(), server.hdfs.permissions) == (b"second", {"/run/app/logs.tar.gz": "600"})
+    server.stop()
 
 
 def test_archive_restores_only_logs_histories_and_code(tmp_path):

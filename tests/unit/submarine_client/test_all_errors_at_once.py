@@ -73,11 +73,63 @@ search_space: {{lr: {{uniform: [1, 0]}}}}
 """
     beginnings = [
         "g: search_space.lr: the first end of a range must be below the second",
+        "g: the command never uses a parameter: 'lr'",
         "g: tuner.eta must be",
         "g: tuner.max_resource must be",
         "g: code: there is no such file or folder",
     ]
     assert_begin(group_errors(tmp_path, text), beginnings)
+
+
+BAD_RANGE = "lr: {log_uniform: [1, 0.1]}"
+BAD_RANGE_ERROR = "g: search_space.lr: the first end of a range must be below the second"
+
+
+@pytest.mark.parametrize(
+    ("text", "beginnings"),
+    [
+        # The names of hyper-parameters, also of the one that cannot be read, and the values of the others.
+        (
+            "program: digits_cnn\njob: {iterations: 9}\njobs: 1\n"
+            f"search_space: {{{BAD_RANGE}, dropout: {{grid: [7]}}}}\n",
+            ["--dropout is out of range", "unknown flag of digits_cnn: '--lr'"],
+        ),
+        # The only range: placeholders are known by name.
+        (
+            f"command: env %lr% %mom%\nsearch_space: {{{BAD_RANGE}}}\n",
+            ["unknown placeholder in the command of g: 'mom'"],
+        ),
+        # How many jobs there are.
+        (
+            f"command: env %lr% %m%\njobs: 4\nsearch_space: {{{BAD_RANGE}, m: {{grid: [1, 2, 3]}}}}\n",
+            ["g: 4 jobs cannot sample the 3 points"],
+        ),
+        (
+            "command: env %lr%\njobs: 3\ntuner: {name: successive_halving, phases: 4x1}\n"
+            f"search_space: {{{BAD_RANGE}}}\n",
+            ["g: tuner.phases"],
+        ),
+        (
+            f"command: env %lr%\nhyper_parameters: [{{lr: 1}}]\nsearch_space: {{{BAD_RANGE}}}\n",
+            ["g: give hyper_parameters or a search_space, not both"],
+        ),
+        # Without `jobs` the range could have been a grid, which says how many there are.
+        (f"command: env %lr% %m%\nsearch_space: {{{BAD_RANGE}, m: {{uniform: [0, 1]}}}}\n", []),
+    ],
+)
+def test_a_bad_range_hides_no_error_that_does_not_follow_from_it(
+    text: str, beginnings: list[str], tmp_path: Path
+) -> None:
+    assert_begin(group_errors(tmp_path, f"name: a\n{text}"), [BAD_RANGE_ERROR, *beginnings])
+
+
+def test_values_are_checked_where_the_number_of_jobs_is_unknown(tmp_path: Path) -> None:
+    text = "name: a\nprogram: digits_cnn\njob: {iterations: 9}\njobs: many\n"
+    beginnings = ["g: jobs: should be a whole number", "--dropout is out of range"]
+    assert_begin(group_errors(tmp_path, f"{text}search_space: {{dropout: {{uniform: [4, 7]}}}}\n"), beginnings)
+    beginnings = ["g: jobs is 5, but the file describes 1", "--dropout is out of range"]
+    text = text.replace("many", "5")
+    assert_begin(group_errors(tmp_path, f"{text}hyper_parameters: [{{dropout: 7}}]\n"), beginnings)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +208,8 @@ def test_errors_of_drawn_sets_are_reported_beside_a_name_that_cannot_be_read(nam
     text = f"{name}program: digits_cnn\njob: {{iterations: 10}}\nsearch_space: {{rate: {{grid: [1]}}}}\njobs: 2\n"
     lines = group_errors(tmp_path, text.replace("jobs: 2", "tuner: {name: successive_halving, phases: 4x1}"))
     assert_begin(lines, ["g: name", "g: tuner.phases does not begin with all", "unknown flag of digits_cnn: '--rate'"])
-    assert_begin(group_errors(tmp_path, text), ["g: name", "g: the grids have 1 points, not 2"])
+    beginnings = ["g: name", "g: the grids have 1 points, not 2", "unknown flag of digits_cnn: '--rate'"]
+    assert_begin(group_errors(tmp_path, text), beginnings)
 
 
 def test_errors_of_other_hyper_parameters_are_reported_beside_one_that_cannot_be_read(tmp_path: Path) -> None:

@@ -106,6 +106,11 @@ def test_client_without_pages_gets_apps_in_order_of_submission(tmp_path):
     assert (reply.next, reply.total) == ("", 5)
 
 
+def test_list_has_the_time_of_the_clock_that_stamps_its_apps(tmp_path):
+    before, after = listed(tmp_path, pb.ListRequest(), pb.ListRequest())
+    assert before.apps[-1].submitted_at_s <= before.now_s <= after.now_s
+
+
 def test_reply_ends_at_its_size_and_goes_on_after_its_mark(tmp_path, monkeypatch):
     monkeypatch.setattr(client_service, "_LIST_BYTES", 10)
     first, second = listed(tmp_path, pb.ListRequest(limit=4), pb.ListRequest(limit=4, after="active-5"))

@@ -404,3 +404,88 @@ def test_pages_show_archived_apps(tmp_path):
             assert (await site.json("/api/v1/events?app=app-0001"))["events"] == []
 
     run(scenario)
+
+
+async def trains(rm, entry, seconds, first=0):
+    """Events of an app as its jobs cause them, one a second."""
+    for second in range(first, first + seconds):
+        later(rm, 1.0)
+
+        def write(change, second=second):
+            change.event("job_progress", app_id=entry.app_id, detail={"job_id": "job-0", "iteration": second})
+            if second % 10 == 0:
+                change.event("tuner", app_id=entry.app_id, detail={"phase": second})
+
+        await rm.manager.changes.make(write)
+
+
+def kinds_of(rm, entry):
+    return [event.kind for event in rm.store.events(app_id=entry.app_id)]
+
+
+def test_frequent_events_of_an_app_that_runs_are_archived_an_hour_later(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **settings()) as rm:
+            entry, _ = await rm.registered(app("long"))
+            other, _ = await rm.registered(app("other"))
+            before = kinds_of(rm, entry)
+            await trains(rm, entry, 30)
+            await trains(rm, other, 5)
+            written = rm.store.events()
+            assert await rm.manager.retention.archive_frequent() == 0
+            await trains(rm, entry, 3, first=30)
+            assert await rm.manager.retention.archive_frequent() == 35
+            # What the app is known by stays, as do the events of the last hour.
+            assert kinds_of(rm, entry) == [*before, *["tuner"] * 3, "job_progress", "tuner", *["job_progress"] * 2]
+            (path,) = (tmp_path / "archive").iterdir()
+            progress = [event for event in written if event.kind == "job_progress"]
+            assert sorted(read_archive(path), key=lambda event: event.sequence) == progress
+            archived = rm.store.events()[-1]
+            assert archived.detail == {"apps": 0, "events": 35, "archive": path.name}
+            assert await rm.manager.retention.archive_frequent() == 3
+            assert await rm.manager.retention.archive_frequent() == 0
+
+    run(scenario)
+
+
+def test_store_of_an_app_that_runs_for_long_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(retention, "_EVENTS_A_READ", 7)
+    monkeypatch.setattr(retention, "_EVENTS_A_FILE", 20)
+
+    async def scenario():
+        async with memory_service(tmp_path, **settings(archive=False)) as rm:
+            entry, _ = await rm.registered(app("long"))
+            sizes = []
+            for hour in range(5):
+                await trains(rm, entry, 100, first=100 * hour + 1)
+                await rm.manager.retention.archive_frequent()
+                sizes.append(kinds_of(rm, entry).count("job_progress"))
+            assert sizes == [100] * 5
+            assert kinds_of(rm, entry).count("tuner") == 50
+            assert not (tmp_path / "archive").exists()
+        sequence = rm.store.events()[-1].sequence
+        # Another start begins anew, and numbers no event twice.
+        async with memory_service(tmp_path, store=rm.store, **settings(archive=False)) as rm:
+            (entry,) = rm.entries
+            assert await rm.manager.retention.archive_frequent() == 100
+            assert all(event.sequence > sequence for event in rm.store.events()[-5:])
+            assert "job_progress" not in kinds_of(rm, entry)
+
+    run(scenario)
+
+
+def test_frequent_events_stay_if_they_cannot_be_archived(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **settings()) as rm:
+            entry, _ = await rm.registered(app("long"))
+            await trains(rm, entry, 5)
+            await rm.manager.retention.archive_frequent()
+            before = rm.store.events()
+            rm.store.trouble = "disk full"
+            with pytest.raises(StoreError):
+                await rm.manager.retention.archive_frequent()
+            rm.store.trouble = ""
+            assert rm.store.events() == before
+            await rm.manager.changes.close()
+
+    run(scenario)

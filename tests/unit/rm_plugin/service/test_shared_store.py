@@ -64,10 +64,15 @@ def test_another_host_restores_every_kind_of_write(opened):
         transaction.append_event("events_archived", 3.0)
         transaction.archive_apps(["app-1"], "file", through=1)
         transaction.remove_events("", 2)
+    with first.transaction() as transaction:
+        transaction.append_event("job_progress", 4.0, app_id="app-2")
+        transaction.append_event("tuner", 4.0, app_id="app-2")
+    with first.transaction() as transaction:
+        transaction.remove_events("app-2", 5, ("job_progress", "checkpoint"))
     second = opened("b")
     assert state(second) == state(first)
     assert second.archived_app("app-1") == first.archived_app("app-1")
-    assert [event.kind for event in second.events()] == ["events_archived"]
+    assert [event.kind for event in second.events()] == ["events_archived", "tuner"]
 
 
 def test_a_host_that_lost_the_log_changes_nothing(opened):

@@ -310,6 +310,16 @@ def test_events_of_no_app_are_removed_up_to_a_number(store):
     assert [event.sequence for event in store.events(after=5)] == [7]
 
 
+def test_events_of_some_kinds_are_removed_and_the_others_stay(store):
+    with store.transaction() as changes:
+        for kind in ("a", "b", "c", "a"):
+            changes.append_event(kind, 1.0, app_id="app-1")
+        changes.append_event("a", 1.0, app_id="app-2")
+    with store.transaction() as changes:
+        changes.remove_events("app-1", 3, ("a", "b"))
+    assert [(event.sequence, event.kind) for event in store.events()] == [(3, "c"), (4, "a"), (5, "a")]
+
+
 def test_failed_archive_leaves_everything(store):
     archived(store)
     before = store.events(), store.apps(), store.leases(held_only=False)

@@ -84,6 +84,7 @@ def test_seed_and_app_name_change_the_samples() -> None:
         ({"a": {"grid": [1, 1]}}, None, "holds a value twice"),
         ({"a": {"uniform": [0, 1]}}, None, "jobs is missing"),
         ({"a": {"grid": [1, 2]}}, 4, "the grids have 2 points, not 4"),
+        ({name: {"grid": list(range(1000))} for name in "abcd"}, None, "have 1000000000000 points"),
         ({"a": {"grid": [1, 2]}, "b": {"uniform": [0, 1]}}, 3, "make jobs a multiple of 2"),
     ],
 )
