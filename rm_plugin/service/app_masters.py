@@ -358,7 +358,7 @@ class AppMasters:
         elif entry.pause_reason:
             self._spawn(self._pause_after(entry, self._pause_grace_s))
         elif entry.registered_attempt != entry.attempt:
-            self._note_start(entry)
+            self.watch.note_start(entry)
 
     async def _recover_gone(self, entry: AppEntry) -> None:
         """Go on with an app of which nothing runs any more."""

@@ -52,8 +52,8 @@ def test_start_whose_process_id_is_unknown_is_made_again_at_once(tmp_path, start
             assert (entry.attempt, entry.attempt_losses.excused_attempts) == (2, 1)
             if started:
                 with pytest.raises(Exception, match="the token is not this app's"):
-                    await rm.manager.register(registration(masters[entry.app_id]))
-            await rm.manager.register(registration(rm.launcher.launched[0]))
+                    await rm.manager.sessions.register(registration(masters[entry.app_id]))
+            await rm.manager.sessions.register(registration(rm.launcher.launched[0]))
             assert entry.state is AppState.RUNNING
 
     run(scenario)
@@ -70,7 +70,7 @@ def test_start_that_the_engine_knows_is_adopted_with_the_token_it_was_given(tmp_
             assert await rm.manager.app_masters.recover() == 1
             (entry,) = rm.entries
             assert rm.launcher.launched == []
-            await rm.manager.register(registration(masters[entry.app_id]))
+            await rm.manager.sessions.register(registration(masters[entry.app_id]))
             assert (entry.state, entry.attempt) == (AppState.RUNNING, 1)
 
     run(scenario)
