@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
 
 import pytest
@@ -86,6 +87,50 @@ def test_losses_are_drawn_with_a_legend_of_jobs():
             assert "job-1" in legend
             box = await page.locator("#chart-losses canvas").bounding_box()
             assert box["width"] > 800
+
+    run(scenario)
+
+
+CONTRAST_OF_LEGEND = """() => {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const luminance = (colour) => {
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const card = luminance(getComputedStyle(document.documentElement).getPropertyValue("--card").trim());
+  return [...document.querySelectorAll("#chart-losses .u-series:not(:first-child) .u-marker")].map((mark) => {
+    const line = luminance(/oklch\\([^)]*\\)/.exec(getComputedStyle(mark).backgroundImage)[0]);
+    return Math.max(line, card) / Math.min(line, card);
+  });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_curves_of_all_hues_stand_out_from_the_page(scheme):
+    curves = [pb.LossCurve(job_id=f"job-{at}", iterations=[1, 2, 3], losses=[3.0, 2.0, 1.0 + at]) for at in range(24)]
+
+    async def scenario():
+        async with opened("/apps/app-0001", curves=curves) as (page, _):
+            await page.emulate_media(color_scheme=scheme)
+            contrasts = await page.evaluate(CONTRAST_OF_LEGEND)
+            assert len(contrasts) == 24
+            assert min(contrasts) >= 3
+
+    run(scenario)
+
+
+def test_legend_shows_the_dashes_of_a_line_not_its_colour_alone():
+    curves = [pb.LossCurve(job_id=f"job-{at}", iterations=[1, 2, 3], losses=[3.0, 2.0, 1.0 + at]) for at in range(4)]
+
+    async def scenario():
+        async with opened("/apps/app-0001", curves=curves) as (page, _):
+            marks = page.locator("#chart-losses .u-series:not(:first-child) .u-marker")
+            drawn = await marks.evaluate_all("marks => marks.map(mark => getComputedStyle(mark).backgroundImage)")
+            dashes = {re.sub(r"oklch\([^)]*\)", "line", each) for each in drawn}
+            assert len(dashes) == 4
 
     run(scenario)
 

@@ -34,9 +34,10 @@ body.stale::before { content: "No answer: what follows is old."; display: block;
 .chart { min-height: 18rem; }
 .chart .u-legend { text-align: left; max-height: 9.5rem; overflow-y: auto; }
 .chart .u-legend th, .chart .u-legend td { border: 0; padding: .1rem .4rem; white-space: nowrap; }
+.chart .u-legend .u-marker { width: 2.4em; height: 3px; }
 .chart .u-series:has(.u-value:empty) th::after { content: none; }
 .chart button { font: inherit; font-size: .8rem; color: var(--ink); background: var(--free);
-  border: 1px solid var(--line); border-radius: 6px; padding: .15rem .7rem; }
+  border: 1px solid var(--line); border-radius: 6px; padding: .15rem .7rem; margin-top: .4rem; }
 .chart button[aria-pressed=true] { border-color: var(--accent); color: var(--accent); }
 .chart .u-series th:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
 .actions { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: 1rem 0 0; }

@@ -2,10 +2,10 @@
 
 LOOK = """
 :root { --paper: #f6f7f9; --card: #ffffff; --ink: #1d232b; --dim: #5c6773; --line: #d5dae1; --bad: #b3261e;
-  --good: #1c7a3e; --accent: #2f5f9e; --free: #e9ecf0; }
+  --good: #1c7a3e; --accent: #2f5f9e; --free: #e9ecf0; --curve: 58%; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #14171b; --card: #1c2127; --ink: #e4e8ed; --dim: #9aa5b1; --line: #3a424c; --bad: #ff8a80;
-    --good: #6fd393; --accent: #8ab4f0; --free: #2a3038; } }
+    --good: #6fd393; --accent: #8ab4f0; --free: #2a3038; --curve: 74%; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }

@@ -214,7 +214,7 @@ class Ablations(Value, frozen=True, kw_only=True):
             for place, variant in enumerate(variants):
                 values = list(scores[variant.name].values()) if fairness else _over_default(rows, COMPLETION, variant)
                 axes.plot(values, [place] * len(values), "o", color=INK, markersize=3.5, alpha=0.5)
-                axes.plot([median(values)] * 2, (place - 0.35, place + 0.35), color=COLOURS["themis"], linewidth=2.0)
+                axes.vlines(median(values), place - 0.35, place + 0.35, color=COLOURS["themis"], linewidth=2.0)
             axes.axvline(1.0, color=INK, linewidth=0.8)
             axes.grid(axis="x", color=GRID)
             axes.set_title(workload)

@@ -202,7 +202,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     for place, name in enumerate(names):
         values = list(ratios[name].values())
         axes.plot([place] * len(values), values, "o", color=colour_of(name, place), markersize=4, alpha=0.6)
-        axes.plot((place - 0.3, place + 0.3), [median(values)] * 2, color=colour_of(name, place), linewidth=2.2)
+        axes.plot((place - 0.3, place + 0.3), [median(values)] * 2, "-", color=colour_of(name, place), linewidth=2.2)
     axes.set_yscale("log")
     plain_log_axis(axes, "y")
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right")

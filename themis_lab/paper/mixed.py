@@ -268,7 +268,7 @@ class MixedDevices(Value, frozen=True, kw_only=True):
         for axes, column in zip(figure.axes, _DRAWN, strict=True):
             for place, name in enumerate(names):
                 over_seeds = summary(numbers(by_policy[name], column))
-                axes.plot(over_seeds.spread, (place, place), color=GRID, linewidth=2.5)
+                axes.plot(over_seeds.spread, (place, place), "-", color=GRID, linewidth=2.5)
                 axes.plot(over_seeds.median, place, "o", color=colour_of(name, place), markersize=4.5)
             axes.set_xlabel(COLUMNS[column])
             axes.set_xlim(left=0.0)

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from themis_lab.paper.statistics import Summary, cdf
@@ -32,6 +33,20 @@ COLOURS: Mapping[str, str] = {
 
 _OTHERS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#9c6bd3", "#2bb3b1", "#d4a72c", "#ef7fb0")
 
+_DASHES = (
+    "-",
+    (0, (5, 1.2)),
+    (0, (1, 1)),
+    (0, (6, 1.2, 1, 1.2)),
+    (0, (2.5, 1)),
+    (0, (10, 2)),
+    (0, (4, 1, 1, 1, 1, 1)),
+    (0, (1, 2.2)),
+    (0, (7, 1, 2.5, 1)),
+    (0, (12, 1, 1, 1)),
+)
+"""Of the lines of a panel in their order, so that they differ by more than their colour."""
+
 # Matplotlib's types name every key, so a plain dictionary of texts does not fit them.
 _STYLE: Any = {
     "font.family": "sans-serif",
@@ -44,6 +59,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "axes.prop_cycle": cycler("linestyle", _DASHES),
     "xtick.color": INK,
     "ytick.color": INK,
     "grid.color": GRID,
@@ -51,6 +67,7 @@ _STYLE: Any = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "legend.fontsize": 8.0,
+    "legend.handlelength": 3.4,
     "savefig.dpi": 150.0,
 }
 
@@ -97,7 +114,7 @@ def colour_of(name: str, place: int = 0) -> str:
 
 
 def cdf_lines(axes: Axes, series: Mapping[str, Sequence[float]], xlabel: str, *, log: bool = False) -> None:
-    """Draw the share of values up to x as a step function per series. Themis is drawn last and thicker.
+    """Draw the share of values up to x as a step function per series. Themis is drawn on top and thicker.
 
     Args:
         axes: Where to draw.
@@ -105,7 +122,7 @@ def cdf_lines(axes: Axes, series: Mapping[str, Sequence[float]], xlabel: str, *,
         xlabel: Label of the values.
         log: A logarithmic axis of values.
     """
-    for place, (name, values) in enumerate(_themis_last(series)):
+    for place, (name, values) in enumerate(series.items()):
         if not values:
             continue
         xs, shares = cdf(values)
@@ -115,7 +132,7 @@ def cdf_lines(axes: Axes, series: Mapping[str, Sequence[float]], xlabel: str, *,
             where="post",
             label=name,
             color=colour_of(name, place),
-            linewidth=2.2 if name == "themis" else 1.3,
+            **_weight(name),
         )
     axes.set(xlabel=xlabel, ylabel="share of apps", ylim=(0.0, 1.02))
     if log:
@@ -176,7 +193,7 @@ def lines(
         ylabel: Label of the values.
         apart: Distance along x between series that would hide each other's bands. They get whiskers instead of bands.
     """
-    for place, (name, values) in enumerate(_themis_last(series)):
+    for place, (name, values) in enumerate(series.items()):
         colour = colour_of(name, place)
         shift = (place - (len(series) - 1) / 2) * apart
         there = [(x + shift, value) for x, value in zip(xs, values, strict=True) if value.runs]
@@ -184,19 +201,18 @@ def lines(
         axes.plot(
             at,
             [value.median for value in values],
-            "o-",
+            marker="o",
             label=name,
             color=colour,
             markersize=3.5,
-            linewidth=2.2 if name == "themis" else 1.3,
+            **_weight(name),
         )
         if not any(value.runs > 1 for value in values):
             continue
+        low, high = [value.least for value in values], [value.most for value in values]
         if apart:
-            heights = [value.median for value in values]
-            axes.errorbar(at, heights, yerr=_whiskers(values), fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
+            axes.vlines(at, low, high, color=colour, linewidth=0.9)
         else:
-            low, high = [value.least for value in values], [value.most for value in values]
             axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(visible=True)
@@ -222,10 +238,10 @@ _LONG = 2000.0
 def legend_below(figure: Figure, columns: int = 5, axes: Axes | None = None) -> None:
     """Draw one legend for all panels below them: that of `axes`, by default the first panel.
 
-    Themis comes first though it is drawn last, the paper's points last.
+    The paper's points come last.
     """
     handles, names = (axes or figure.axes[0]).get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda place: (names[place] != "themis", names[place] == PAPER))
+    order = sorted(range(len(names)), key=lambda place: names[place] == PAPER)
     handles, names = [handles[place] for place in order], [names[place] for place in order]
     figure.legend(handles, names, loc="outside lower center", ncols=min(columns, max(1, len(names))))
 
@@ -234,8 +250,8 @@ def _whiskers(values: Sequence[Summary]) -> list[list[float]]:
     return [[value.median - value.least for value in values], [value.most - value.median for value in values]]
 
 
-def _themis_last(series: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return sorted(series.items(), key=lambda item: item[0] == "themis")
+def _weight(name: str) -> dict[str, Any]:
+    return {"linewidth": 2.2, "zorder": 3.0} if name == "themis" else {"linewidth": 1.3}
 
 
 _ABOVE: Any = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}

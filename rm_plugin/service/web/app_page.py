@@ -31,6 +31,7 @@ _SENTENCE_LETTERS = 400
 _LOSSES_NOTE = "Each point is the mean of some values in a row. A click on a job in the legend hides its curve."
 _PARAMETERS_NOTE = "A line is a job; it ends at its newest value, the least at the bottom. The legend has its values."
 _TIMELINE_NOTE = "Above the jobs, below the GPUs that were leased. Drag to zoom, double-click to go back."
+_RHO_NOTE = "The time to the end over an ideal time. Never compare across definitions."
 _ESTIMATE_NOTE = "If no app arrives and no machine is lost. The interval holds four times in five."
 
 
@@ -53,6 +54,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         section("Jobs", *_jobs(page_state, entry)),
         *_tracked_runs(entry),
         *_leases(page_state, entry),
+        *_final_rho(page_state, entry),
         *((_another_users(),) if is_private else (_logs(entry), _events(page_state, entry))),
         charts_from="../static/",
         scripts=(ACTIONS_SCRIPT, LOGS_SCRIPT, TABLES_SCRIPT),
@@ -97,7 +99,7 @@ def _source(entry: AppEntry) -> str:
 
 
 def _facts(page_state: PageState, entry: AppEntry) -> Markup:
-    spec, final = entry.spec, page_state.manager.final_rho(entry)
+    spec = entry.spec
     program = spec.program.name or spec.program.command
     return facts(
         [
@@ -111,7 +113,6 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             (f"First {page_state.device_noun}", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
-            *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
             ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
@@ -123,10 +124,15 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     )
 
 
-def _rho(name: RhoDefinition, value: float) -> Markup:
-    """Rho at the end by a definition, with what it compares with."""
-    by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
-    return element("span", rho_text(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
+def _final_rho(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    """Rho at the end by each definition, with what it compares with."""
+    final = page_state.manager.final_rho(entry)
+    rows = []
+    for name in (each for each in RhoDefinition if each in final):
+        by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
+        rows.append((name, rho_text(final[name]), f"{name.sentence}{by_schedule}"))
+    shown = table(("definition", "rho", "ideal"), rows, numbers=("rho",))
+    return [section("Finish-time fairness by definition", shown, note=_RHO_NOTE)] if rows else []
 
 
 def _speeds(entry: AppEntry) -> str:

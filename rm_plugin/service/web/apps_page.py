@@ -11,7 +11,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.parts import AppNames, app_state
 from themis.rho import HEADLINE, rho_text
-from themis.web.elements import Markup, element, link, outside_link, search_form, section, table, valued
+from themis.web.elements import Markup, element, link, search_form, section, table, valued
 from themis.web.formatting import counted, duration, percent
 from themis.web.frame import page
 from themis.web.static_files import TABLES_SCRIPT
@@ -45,7 +45,7 @@ def apps_page(page_state: PageState, shown: AppPage, search: str = "") -> str:
 def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
     """Apps, one a row."""
     devices, time = page_state.devices_label, f"{page_state.device_noun} time"
-    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", devices, "wants", time, "why it waits", "page")
+    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", devices, "wants", time, "why it waits")
     waiting = page_state.manager.estimates.waiting_of(filter(page_state.controls, entries))
     rows = [
         (
@@ -60,7 +60,6 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
             valued(duration(time_s := page_state.gpu_time_s(entry)), time_s),
             element("span", waiting[entry.app_id].reason, class_="words") if entry.app_id in waiting else "",
-            outside_link(entry.page_url, "app master") if entry.page_url else "",
         )
         for entry in (page_state.seen(each, whole=False) for each in entries)
     ]

@@ -43,10 +43,18 @@ function jobSeries(job, at, best) {
   return {
     label: job.job_id + (job.job_id === best ? " (best)" : ""),
     width: job.job_id === best ? 2.5 : 1.3,
-    stroke: `hsl(${(210 + index * GOLDEN_ANGLE) % 360} 60% 50%)`,
+    stroke: `oklch(${colour("--curve")} 0.15 ${(250 + index * GOLDEN_ANGLE) % 360})`,
     dash: DASHES[index % DASHES.length],
     spanGaps: true,
   };
+}
+
+// A piece of a line, with its dashes, as the background of its mark in the legend.
+function lineSample({ stroke, dash }) {
+  if (!stroke) return "none";
+  let at = 0;
+  const parts = (dash?.length ? dash : [1]).map((length, index) => `${index % 2 ? "transparent" : stroke} ${at}px ${(at += length)}px`);
+  return `repeating-linear-gradient(90deg, ${parts})`;
 }
 
 // Where values lie on an axis of parallel coordinates: words one above the other, numbers by size, or by logarithm if
@@ -304,6 +312,7 @@ class Chart {
       },
       series: [kind.first ?? plain, ...kind.series.map((each) => this.series(each))],
       axes: kind.axes,
+      legend: { markers: { width: 0, fill: (_, at) => lineSample(kind.series[at - 1]) } },
       cursor: { focus: { prox: 20 } },
       focus: { alpha: 0.35 },
       hooks: {

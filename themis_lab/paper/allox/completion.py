@@ -213,9 +213,7 @@ class OverTime(Value, frozen=True, kw_only=True):
             for name, values in series.items():
                 # Runs end at different times, so a policy has values at its own times only.
                 pairs = [(float(at), value.median) for at, value in zip(groups, values, strict=True) if value.runs]
-                # SJF+ decides as AlloX+ as long as no job is late, and would hide its line.
-                style = "--" if name == "sjf" else "-"
-                axes.plot(*zip(*sorted(pairs), strict=True), style, label=name, color=COLOURS[name], linewidth=1.2)
+                axes.plot(*zip(*sorted(pairs), strict=True), label=name, color=COLOURS[name], linewidth=1.2)
             axes.set(xlabel="time, s", ylabel=label)
             axes.grid(visible=True)
         figure.axes[0].set_yscale("symlog")

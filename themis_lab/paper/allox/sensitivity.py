@@ -37,7 +37,7 @@ def _draw(findings: Findings, labels: Sequence[tuple[str, str, str]]) -> Figure:
         groups, series = panel_of(findings.rows, panel)
         xs = [float(group) for group in groups]
         for name, ys in series.items():
-            axes.plot(xs, [each.median for each in ys], "o-", label=name, color=COLOURS[name], markersize=3.5)
+            axes.plot(xs, [each.median for each in ys], marker="o", label=name, color=COLOURS[name], markersize=3.5)
             low, high = [each.least for each in ys], [each.most for each in ys]
             axes.fill_between(xs, low, high, color=COLOURS[name], alpha=0.12, linewidth=0)
         axes.set(xlabel=xlabel, ylabel=ylabel)

@@ -58,4 +58,4 @@ def test_figure_is_drawn_from_rows_only():
     assert [axes.get_title() for axes in figure.axes] == [
         f"{ends} lease ends" for ends in ("aligned", "aligned", "staggered")
     ]
-    assert [line.get_label() for line in figure.axes[0].lines[:2]] == ["gandiva", "themis"]
+    assert [line.get_label() for line in figure.axes[0].lines[:2]] == ["themis", "gandiva"]

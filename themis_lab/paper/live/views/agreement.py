@@ -12,6 +12,8 @@ from themis_lab.paper.live.results import SIMULATOR, TESTBED, Results
 from themis_lab.paper.plotting import INK, colour_of, legend_below, new_figure, plain_log_axis
 from themis_lab.paper.statistics import grouped, median
 
+_MARKERS = "os^Dv<>Pph"
+
 
 class Agreement(Value, frozen=True, kw_only=True):
     """Predicted over measured completion time of each app; the median over an app's predictions."""
@@ -36,7 +38,8 @@ class Agreement(Value, frozen=True, kw_only=True):
         ends = [value for some in pairs.values() for pair in some for value in pair]
         for place, (policy, some) in enumerate(pairs.items()):
             here, there = zip(*some, strict=True)
-            axes.scatter(here, there, s=14, label=policy, color=colour_of(policy, place), alpha=0.8)
+            marker = _MARKERS[place % len(_MARKERS)]
+            axes.scatter(here, there, s=14, marker=marker, label=policy, color=colour_of(policy, place), alpha=0.8)
         axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color=INK, linewidth=0.9, linestyle="--")
         axes.set(xscale="log", yscale="log", xlabel="completion on the testbed, s", ylabel="predicted completion, s")
         plain_log_axis(axes, "x")

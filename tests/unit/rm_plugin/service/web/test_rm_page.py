@@ -267,7 +267,7 @@ class TestAppPage:
             case = busy()
             case.running("evil").page_url = "javascript:alert(1)"
             async with served(case) as site:
-                links = [attrs.get("href", "") for attrs in Elements(await site.text("/")).of("a")]
+                links = [attrs.get("href", "") for attrs in Elements(await site.text("/apps/hungry")).of("a")]
                 evil = [attrs.get("href", "") for attrs in Elements(await site.text("/apps/evil")).of("a")]
             assert "http://node:8042/proxy/app/" in links
             assert not any(href.startswith("javascript") for href in (*links, *evil))
