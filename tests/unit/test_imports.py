@@ -124,6 +124,7 @@ PURE = (
     "themis.event_words",
     "themis.events",
     "themis.fluid_cluster",
+    "themis.fluid_tree",
     "themis.json_fields",
     "themis.json_merge_patch",
     "themis.leases",
