@@ -65,6 +65,7 @@ from themis.garbage import few_collections
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.queues import ONE_QUEUE
+from themis.sessions import adopt_orphans
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -113,7 +114,10 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         # App masters that run on as their submitters need the way into the folder of apps.
         if not lets_others_pass(settings.state_dir / name):
             make_private(settings.state_dir / name)
-    engine = engine or open_engine(settings)
+    if engine is None:
+        engine = open_engine(settings)
+        # The engine `local` ends them.
+        adopt_orphans()
     make_policy(settings.policy)
     if settings.queues is not None:
         load_queues(settings.queues)
