@@ -286,7 +286,7 @@ class Server:
         run_id = _run_id(store)
         self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
         recorder = Recorder(store, clock)
-        self._entries = restored_entries(store)
+        self._entries = restored_entries(store, settings.state_dir / "refusals.key")
         engine = engine or LocalEngine(cluster)
         policy = make_policy(settings.policy)
         kept_cluster = with_kept(cluster, recorder.kept_cluster())
