@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 
 from am.context import AmContext
 from am.engine import open_engine
 from am.master import AppMaster
-from am.runtimes.orphans import adopt_orphans
 from themis.clock import WallClock
 from themis.errors import ThemisError
 from themis.files import keep_private
+from themis.sessions import adopt_orphans
 
 
 def main() -> int:
@@ -30,7 +31,8 @@ def main() -> int:
 
 
 async def _run(context: AmContext) -> int:
-    if context.engine == "local":
+    # Their sessions tell them from helpers of this process, which must lead one for that.
+    if context.engine == "local" and os.getsid(0) == os.getpid():
         adopt_orphans()
     master = AppMaster(context, open_engine(context), WallClock())
     loop = asyncio.get_running_loop()

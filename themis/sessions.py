@@ -7,6 +7,7 @@ environment (`env -i`, or a daemon that writes its title over it), it has no mar
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
 class Member(NamedTuple):
@@ -51,10 +53,33 @@ def sessions_below(*leaders: int) -> Mapping[int, frozenset[Member]]:
     return {session: frozenset(members) for session, members in found.items()}
 
 
-def children_in_other_sessions() -> list[int]:
-    """The ids of this process's children that are in other sessions, also of those that ended."""
+def children_in_other_sessions() -> Mapping[int, frozenset[Member]]:
+    """The sessions other than its own that children of this process are in, with these, also those that ended."""
     own, session = os.getpid(), os.getsid(0)
-    return [seen.member.pid for seen in _processes() if seen.parent == own and seen.session != session]
+    found: dict[int, set[Member]] = {}
+    for seen in _processes():
+        if seen.parent == own and seen.session != session:
+            found.setdefault(seen.session, set()).add(seen.member)
+    return {number: frozenset(members) for number, members in found.items()}
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of the orphans among its descendants (a subreaper, prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def adopts_orphans() -> bool:
+    """Whether this process called `adopt_orphans`."""
+    adopts = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
+    return bool(adopts.value)
+
+
+def reap(children: Iterable[Member]) -> None:
+    """Take the exit codes of those children that have ended: until then they keep their process ids."""
+    for child in children:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child.pid, os.WNOHANG)
 
 
 def kill_sessions(sessions: Mapping[int, Iterable[Member]]) -> None:

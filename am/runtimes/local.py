@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from am.runtimes.memory_use import CHECK_S, check_pauses_s, tree_memory_mb
-from am.runtimes.orphans import Orphans, adopts_orphans
+from am.runtimes.orphans import Orphans
 from am.runtimes.port import (
     ExitReason,
     KeptSeats,
@@ -28,6 +28,7 @@ from themis.control_groups import Limits
 from themis.errors import InvariantError
 from themis.files import add_note
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
+from themis.sessions import adopts_orphans
 
 _LOG = logging.getLogger(__name__)
 

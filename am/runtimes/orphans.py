@@ -8,31 +8,15 @@ runs, and the ResourceManager finds them below the app master before it kills th
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import os
 import signal
 from collections.abc import Collection
 
-from themis.sessions import children_in_other_sessions, kill_sessions, sessions_below
+from themis.sessions import children_in_other_sessions, kill_sessions, reap, sessions_below
 
-_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _REAP_S = 1.0
 _PASSES = 50
 _PASS_S = 0.02
-
-
-def adopt_orphans() -> None:
-    """Make this process, which must lead its session, the parent of the orphans among its descendants."""
-    if os.getsid(0) == os.getpid():
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def adopts_orphans() -> bool:
-    """Whether this process called `adopt_orphans`."""
-    adopts = ctypes.c_int()
-    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
-    return bool(adopts.value)
 
 
 class Orphans:
@@ -66,7 +50,5 @@ class Orphans:
 
     def _reap(self) -> None:
         self._timer = None
-        for pid in children_in_other_sessions():
-            if pid not in self._tasks:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+        for children in children_in_other_sessions().values():
+            reap(child for child in children if child.pid not in self._tasks)

@@ -28,7 +28,14 @@ from themis.processes import (
     wait_for_exit,
 )
 from themis.python_programs import module_command
-from themis.sessions import Member, kill_sessions, sessions_below
+from themis.sessions import (
+    Member,
+    adopts_orphans,
+    children_in_other_sessions,
+    kill_sessions,
+    reap,
+    sessions_below,
+)
 
 _LOG = logging.getLogger(__name__)
 AM_COMMAND = module_command("am.main")
@@ -39,6 +46,8 @@ RUN_MARK = "THEMIS_RUN_ID"
 _AGAIN_S = 1.0
 STOP_LIMIT_S = 60.0
 """Killing takes seconds, unless the kernel does not let go of a process, as on a file server that hangs."""
+_PASSES, _PASS_S = 50, 0.02
+"""Of the end of orphans: those that are killed leave orphans themselves."""
 
 
 class LocalAppLauncher:
@@ -183,6 +192,25 @@ class LocalAppLauncher:
                     return None
                 await asyncio.sleep(_AGAIN_S)
 
+    async def _end_orphans(self) -> None:
+        """Kill what a dead app master left to this process, if it adopts orphans.
+
+        A task may end its own app master, and a program of that task may have no marks. App masters that live adopt
+        their orphans themselves.
+        """
+        for _ in range(_PASSES if adopts_orphans() else 0):
+            children = await asyncio.to_thread(children_in_other_sessions)
+            # An app master that was started meanwhile is known by now.
+            masters = frozenset(self._pids.values())
+            orphans = {session: members for session, members in children.items() if session not in masters}
+            if not orphans or not self._lock.is_fresh():
+                return
+            found = [member for members in orphans.values() for member in members]
+            below = await asyncio.to_thread(sessions_below, *[member.pid for member in found])
+            await asyncio.to_thread(kill_sessions, {**below, **orphans})
+            await asyncio.sleep(_PASS_S)
+            reap(found)
+
     def _watch(
         self, app_id: str, attempt: int, pid: int, process: RunningProcess | None, folder: Path | None = None
     ) -> None:
@@ -204,6 +232,7 @@ class LocalAppLauncher:
         else:
             exit_code = await process.wait()
         del self._pids[app_id]
+        await self._end_orphans()
         # Tasks die with their master by themselves; what they started beside themselves does not.
         await self._sweep_surely(self._marks(app_id))
         self._gone.pop(app_id).set()

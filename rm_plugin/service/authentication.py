@@ -54,10 +54,15 @@ def check_caller() -> None:
 
 
 class Authentication(grpc.aio.ServerInterceptor):
-    """Finds the caller of every call; one without an identity, or too many, is refused before its service."""
+    """Finds the caller of every call; one without an identity, or too many, is refused before its service.
 
-    def __init__(self, identities: Identities) -> None:
-        self._identities = identities
+    Args:
+        identities: Knows the tokens.
+        note_user: Takes the peer of a call, as gRPC names it, and its user.
+    """
+
+    def __init__(self, identities: Identities, note_user: Callable[[str, str], None]) -> None:
+        self._identities, self._note_user = identities, note_user
         self._receiving = Receiving()
 
     async def intercept_service(
@@ -88,7 +93,11 @@ class Authentication(grpc.aio.ServerInterceptor):
         if identity.is_admin or handler is None:
             return handler
         kind = "changes" if handler_call_details.method in _OF_ENGINE else "reads"
-        return self._receiving.bounded(handler, f"{identity.user} {kind}", refuse)
+
+        def note(peer: str) -> None:
+            self._note_user(peer, identity.user)
+
+        return self._receiving.bounded(handler, f"{identity.user} {kind}", refuse, note)
 
 
 class LocalTokens:

@@ -12,8 +12,10 @@ Rules for reports:
     4. A restart costs at most a lease, or a minute. S is at most `MAX_SLOWDOWN`. Speeds are within `MAX_SPEED_ERROR`
        times of the specification's.
     5. Phases have at most the jobs of the app, and gangs of its largest job.
-    6. An app that has used far more GPU time than it first claimed has at least as much work left again.
-    7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs.
+    6. An app declares the work of its whole search, and may declare more until half of that is metered
+       (`declares_more`). One that overran its declaration has at least as much work left as it has had.
+    7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs. Of
+       an app that overran, both count.
     8. t_shared is at most the time since the submission, plus a restart, a lease, and the time of the work left on the
        fair share of the GPUs that are not lost, by the app's own S.
     9. No job demands more than the engine is believed to grant (`grant_limit`).
@@ -58,8 +60,18 @@ SLOW_RESTART_S = 60.0
 """A restart of this time is believed also if leases are shorter, as in tests: a busy machine starts programs slowly."""
 
 OVERRUN, SLACK_GPU_S = 1.25, 600.0
-"""An app overran its first claim if the meter shows more than 1.25 times as much, plus 600 reference GPU seconds.
+"""An app overran its declaration if the meter shows more than 1.25 times as much, plus 600 reference GPU seconds.
 Honest estimates err, and short apps err by whole restarts. The policy `fair_finish` has the same factor."""
+
+_OPEN_SHARE = 0.5
+"""An app may declare more work until this share of its declaration is metered. An honest app knows the pace of its jobs
+by then. A liar that declares more each time always has declared at least as much left as it has had."""
+
+_DECLARED_AGAIN = 1.05
+"""A declaration is replaced by one that is larger by this factor. Each is written to the store."""
+
+_METERED_SLOWDOWN = 1.5
+"""The largest S by which metered GPU time counts as less work. An app could claim any."""
 
 WITHIN_APP = "has as many GPUs as all its jobs can use"
 """In the note of a cut that an honest app master meets, too: while a job moves, it demands GPUs that it has already."""
@@ -103,7 +115,8 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
         active_apps: The number of active apps.
         lease_s: Seconds of a lease.
         rule: How the values of bundles count time after a lease.
-        claimed_gpu_s: The work that its first report claimed, in reference GPU seconds; None before.
+        claimed_gpu_s: The work of its whole search that it declared, in reference GPU seconds; None before its first
+            report.
         grantable_gpus: The most GPUs that the engine is believed to grant it; None without a limit.
     """
 
@@ -332,18 +345,41 @@ def _checked_phases(phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[s
 def _checked_work(
     demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[str]
 ) -> tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]:
-    """Return the work left of an app that overran its first claim as at least that claim again."""
-    claimed_gpu_s = facts.claimed_gpu_s
-    if claimed_gpu_s is None or surely_done_gpu_s(facts, demands) <= OVERRUN * claimed_gpu_s + SLACK_GPU_S:
-        return demands, phases
+    """Return the work left of an app that overran its declaration as at least what it has had."""
+    used_gpu_s = metered_gpu_s(facts, demands)
     left_gpu_s = sum_in_order(phase.work_gpu_s for phase in phases)
-    if left_gpu_s >= claimed_gpu_s or not phases:
+    if not _overran(facts, demands) or left_gpu_s >= used_gpu_s or not phases:
         return demands, phases
-    cuts.append(f"{left_gpu_s:g} GPU s left after more than {claimed_gpu_s:g}, which it claimed at first")
-    share = claimed_gpu_s / len(demands) if demands else 0.0
-    first = replace(phases[0], work_gpu_s=claimed_gpu_s, longest_gpu_s=max(phases[0].longest_gpu_s, share))
+    cuts.append(f"{left_gpu_s:g} GPU s left after {used_gpu_s:g}, more than the {facts.claimed_gpu_s:g} it declared")
+    share = used_gpu_s / len(demands) if demands else 0.0
+    first = replace(phases[0], work_gpu_s=used_gpu_s, longest_gpu_s=max(phases[0].longest_gpu_s, share))
     more = [replace(each, work_left_gpu_s=max(each.work_left_gpu_s, share)) for each in demands]
     return tuple(more), (first, *phases[1:])
+
+
+def declares_more(declared_gpu_s: float, used_gpu_s: float, whole_gpu_s: float) -> bool:
+    """Whether a report replaces the declaration of an app's work.
+
+    Example: an app declares 10,000 GPU seconds. After 3,000 it reports that 12,000 are left: it has declared 15,000.
+    After 6,000 more it reports that 20,000 are left. That changes nothing, as more than half of 15,000 is metered.
+
+    Args:
+        declared_gpu_s: The work of the whole search that it has declared.
+        used_gpu_s: What is metered of it (`metered_gpu_s`).
+        whole_gpu_s: That and the work left by the report.
+    """
+    return used_gpu_s < _OPEN_SHARE * declared_gpu_s and whole_gpu_s > _DECLARED_AGAIN * declared_gpu_s
+
+
+def metered_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
+    """Return the work that the metered GPU time did if little of it was lost, in reference GPU seconds."""
+    slowdown = min(_worst_slowdown(facts, demands).cluster, _METERED_SLOWDOWN)
+    return facts.attained_gpu_s * facts.speeds[0] / slowdown
+
+
+def _overran(facts: AppFacts, demands: Iterable[GangDemand]) -> bool:
+    declared = facts.claimed_gpu_s
+    return declared is not None and metered_gpu_s(facts, demands) > OVERRUN * declared + SLACK_GPU_S
 
 
 def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
@@ -427,12 +463,14 @@ class _Bounds(Value, frozen=True, kw_only=True):
 
 
 def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts) -> _Bounds:
-    """The bounds. The work is at least a share of what is left, and what was surely done."""
+    """The bounds. The work is at least a share of what is left, and what was done."""
     lowest, highest = _speeds(demands, facts)
     left_gpu_s = math.fsum(phase.work_gpu_s for phase in phases)
-    metered_gpu_s = (surely_done_gpu_s(facts, demands) - SLACK_GPU_S) / OVERRUN
+    done_gpu_s = (surely_done_gpu_s(facts, demands) - SLACK_GPU_S) / OVERRUN
+    if _overran(facts, demands):
+        done_gpu_s = left_gpu_s + metered_gpu_s(facts, demands)
     return _Bounds(
-        work_gpu_s=max(_CLAIMED_IDEAL * left_gpu_s, metered_gpu_s),
+        work_gpu_s=max(_CLAIMED_IDEAL * left_gpu_s, done_gpu_s),
         usable_gpus=min(facts.cluster.gpus, facts.spec.demand_max_gpus) * highest,
         phases_left=phases,
         cluster=facts.cluster,

@@ -56,8 +56,8 @@ class AppEntry:
     it is over a limit of active apps; None if it does not. `unadmitted_s` is how long it waited so before. `shapes`
     maps job ids to shapes. `on_state` hears of each new state, with the one before (`update`).
     `refused_messages` counts the app masters' invalid messages, and `cut_claims` what was cut from reports and bids
-    (`claims`). `claimed_gpu_s` is the work of the first report that is no guess, else the largest guess
-    (`claim_guessed`).
+    (`claims`). `claimed_gpu_s` is the work of the whole search that it declared by reports that are no guesses,
+    else the largest guess (`claim_guessed`).
     `declared_time_s` is the time of all its phases on the whole cluster, when it last declared itself anew.
     """
 

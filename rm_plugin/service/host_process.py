@@ -57,7 +57,8 @@ class HostProcess:
                     *self._command,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
-                    start_new_session=True,
+                    # Ctrl-C in a terminal is not for it. Children in other sessions are app masters and orphans.
+                    process_group=0,
                 )
             async with asyncio.timeout(self._reply_s):
                 return await _exchange(self._process, request)

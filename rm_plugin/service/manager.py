@@ -22,6 +22,7 @@ from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
+from rm_plugin.service.connection_shares import ConnectionShares, max_connections
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.hooks import Hooks
@@ -95,6 +96,7 @@ class ResourceManager:
         self.rounds: RoundRunner
         self.page_url = ""
         self.certificate_expires_at_s = 0.0
+        self.connections = ConnectionShares(max_connections())
         self.identities = Identities(
             admins=settings.admins, anonymous=settings.anonymous, clock=clock, queues=lambda: arbiter.queues
         )

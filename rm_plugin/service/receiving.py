@@ -68,6 +68,7 @@ class Receiving:
         handler: Any,
         caller: str,
         refuse: Callable[[Any, Exception], Awaitable[None]],
+        note_peer: Callable[[str], None],
     ) -> grpc.RpcMethodHandler[Any, Any]:
         """Return a handler that answers as `handler` does, and itself receives the one message of a call.
 
@@ -75,10 +76,12 @@ class Receiving:
             handler: Of a method that takes one message.
             caller: Who calls, and for what: calls with the same text wait for each other.
             refuse: Ends a call with the status of an error.
+            note_peer: Takes the peer of each call, as gRPC names it.
         """
         codecs = (handler.request_deserializer, handler.response_serializer)
 
         async def answer(requests: AsyncIterator[Any], context: Any) -> Any:
+            note_peer(context.peer())
             try:
                 async with self.slot(caller):
                     return await handler.unary_unary(await only_one_of(requests), context)
@@ -91,6 +94,7 @@ class Receiving:
                 raise
 
         async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            note_peer(context.peer())
             try:
                 async with self.slot(caller):
                     request = await only_one_of(requests)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+import os
+import re
 import secrets
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -27,9 +31,16 @@ LOG = logging.getLogger("themis.rm")
 
 T = TypeVar("T")
 
+_KEY = re.compile("[0-9a-f]{64}")
 
-def restored_entries(store: StateStore) -> AppEntries:
-    """Return all readable apps. The ids of the others are not used again, and their processes are to be ended."""
+
+def restored_entries(store: StateStore, key_file: Path | None = None) -> AppEntries:
+    """Return all readable apps. The ids of the others are not used again, and their processes are to be ended.
+
+    Args:
+        store: The state of an earlier run, or an empty store.
+        key_file: Keeps the key of refusals beside the store, in case that is lost; None to keep none.
+    """
     apps, damaged = store.apps_and_damage()
     for row in (*damaged, *store.damaged_leases()):
         LOG.error("%s of the table %s cannot be read and is skipped: %.300s", row.key, row.table, row.problem)
@@ -45,18 +56,39 @@ def restored_entries(store: StateStore) -> AppEntries:
         lost,
         last_number=store.last_app_number(),
         archived=store.counts(archived=True),
-        refusal_key=_refusal_key(store),
+        refusal_key=_refusal_key(store, key_file),
     )
 
 
-def _refusal_key(store: StateStore) -> str:
-    """Return the key that proves refusals; a store without one gets one."""
+def _refusal_key(store: StateStore, file: Path | None) -> str:
+    """Return the key that proves refusals.
+
+    A store without one takes that of the file. So after the loss of a store, app masters of earlier runs believe that
+    they are refused, and end; else they would use GPUs that the service grants to others.
+    """
+    kept = None if file is None else _read_key(file)
     key = store.meta("refusal_key")
     if key is None:
-        key = secrets.token_hex(32)
+        key = kept or secrets.token_hex(32)
         with store.transaction() as transaction:
             transaction.put_meta("refusal_key", key)
+    if file is not None and key != kept:
+        partial = file.with_suffix(".partial")
+        opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(opened, "w", encoding="ascii") as written:
+            written.write(key)
+            written.flush()
+            os.fsync(written.fileno())
+        partial.replace(file)
     return key
+
+
+def _read_key(file: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError):
+        text = file.read_text(encoding="ascii")
+        if _KEY.fullmatch(text):
+            return text
+    return None
 
 
 def warn_of_refused(entries: AppEntries, policy: str) -> None:

@@ -19,7 +19,7 @@ from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.checked_reports import CheckedReports
-from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, declares_more, metered_gpu_s
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
@@ -305,18 +305,34 @@ class RoundRunner:
         if recent:
             detail["not_asked"] = sorted(recent)
         detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
-        await self._changes.make(lambda change: self._note_reports(change, reports, detail))
+        await self._changes.make(lambda change: self._note_reports(change, snapshot, reports, detail))
         return self._reports
 
-    def _note_reports(self, change: Change, reports: Mapping[str, AppReport], detail: Mapping[str, object]) -> None:
+    def _note_reports(
+        self,
+        change: Change,
+        snapshot: RoundSnapshot,
+        reports: Mapping[str, AppReport],
+        detail: Mapping[str, object],
+    ) -> None:
         change.event("round_reported", detail=detail)
         for app_id, report in reports.items():
             entry = self._entries.get(app_id)
-            claim_gpu_s, guessed = report.work_left_gpu_s, entry.heartbeat.provisional
-            known_gpu_s = entry.claimed_gpu_s
-            # A larger guess replaces a smaller one, and what is no guess replaces any.
-            newer = known_gpu_s is None or (entry.claim_guessed and (claim_gpu_s > known_gpu_s or not guessed))
-            if claim_gpu_s > 0.0 and newer:
+            left_gpu_s, known_gpu_s = report.work_left_gpu_s, entry.claimed_gpu_s
+            if left_gpu_s <= 0.0:
+                continue
+            used_gpu_s = 0.0
+            if snapshot.standing(app_id).attained_gpu_s(snapshot.now_s):
+                used_gpu_s = metered_gpu_s(self._checked.facts_of(snapshot, app_id), report.demands)
+            claim_gpu_s, guessed = used_gpu_s + left_gpu_s, entry.heartbeat.provisional
+            if known_gpu_s is None:
+                newer = True
+            elif entry.claim_guessed:
+                # A larger guess replaces a smaller one, and what is no guess replaces any.
+                newer = claim_gpu_s > known_gpu_s or not guessed
+            else:
+                newer = not guessed and declares_more(known_gpu_s, used_gpu_s, claim_gpu_s)
+            if newer:
                 change.put(entry, claimed_gpu_s=claim_gpu_s, claim_guessed=guessed)
         change.then(lambda: self._arbiter.heard_of(reports))
 

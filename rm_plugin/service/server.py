@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import resource
 import signal
 import uuid
 from collections import defaultdict
@@ -66,7 +65,7 @@ from themis.garbage import few_collections
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.queues import ONE_QUEUE
-from themis.web.connections import MAX_CONNECTIONS
+from themis.sessions import adopt_orphans
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -79,9 +78,6 @@ _APPS_SHOWN = 10
 
 _ALLOCATIONS = 50_000
 """How rarely the garbage collector runs: with thousands of apps a look at all objects takes a tenth of a second."""
-
-_OTHER_HANDLES = MAX_CONNECTIONS + 128
-"""File handles for pages, the store, logs that are read, and programs that are started."""
 
 _MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = [
@@ -118,18 +114,15 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         # App masters that run on as their submitters need the way into the folder of apps.
         if not lets_others_pass(settings.state_dir / name):
             make_private(settings.state_dir / name)
-    engine = engine or open_engine(settings)
+    if engine is None:
+        engine = open_engine(settings)
+        # The engine `local` ends them.
+        adopt_orphans()
     make_policy(settings.policy)
     if settings.queues is not None:
         load_queues(settings.queues)
     with few_collections(_ALLOCATIONS):
         return asyncio.run(_serve(settings, engine, standby=standby))
-
-
-def _max_connections() -> int:
-    """Return how many connections the service accepts: some file handles stay for pages, the store and programs."""
-    handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return max(handles // 2, handles - _OTHER_HANDLES)
 
 
 def _check_listeners(settings: RmSettings) -> None:
@@ -293,7 +286,7 @@ class Server:
         run_id = _run_id(store)
         self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
         recorder = Recorder(store, clock)
-        self._entries = restored_entries(store)
+        self._entries = restored_entries(store, settings.state_dir / "refusals.key")
         engine = engine or LocalEngine(cluster)
         policy = make_policy(settings.policy)
         kept_cluster = with_kept(cluster, recorder.kept_cluster())
@@ -321,8 +314,10 @@ class Server:
         identities = self.manager.identities
         identities.tokens = restored_value(store, USER_TOKENS, dict[str, UserToken], {})
         self.manager.hooks.restore(restored_value(store, HOOKS, list[Delivery], []))
-        options = [*_OPTIONS, ("grpc.max_allowed_incoming_connections", _max_connections())]
-        self._server = grpc.aio.server(options=options, interceptors=[Authentication(identities)])
+        connections = self.manager.connections
+        options = [*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections.most)]
+        authentication = Authentication(identities, connections.note_user)
+        self._server = grpc.aio.server(options=options, interceptors=[authentication])
         self._tls = load_tls(settings.tls)
         self.manager.certificate_expires_at_s = 0.0 if self._tls is None else self._tls.expires_at_s
         self._local_tokens = LocalTokens(identities, "" if self._tls is None else self._tls.authorities)
@@ -353,7 +348,8 @@ class Server:
         if self._tls is not None:
             first = (*self._settings.standby.addresses, address)[0]
             self.manager.app_masters.launches.rm_environment = self._tls.trust(first).environment()
-        await self._local_tokens.start(int(address.rpartition(":")[2]))
+        port = int(address.rpartition(":")[2])
+        await self._local_tokens.start(port)
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
@@ -379,6 +375,7 @@ class Server:
             manager.app_masters.watch_over(),
             self._nodes.run(),
             manager.retention.run(),
+            manager.connections.run(port),
         ):
             self._background.append(asyncio.get_running_loop().create_task(work))
         return address

@@ -79,8 +79,9 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
         entry, stream = await _answered(self._manager.sessions.register(first.register, context.peer()), context)
         reader = asyncio.get_running_loop().create_task(self._read(requests, entry, stream))
         try:
-            async for message in stream.outgoing():
-                yield message
+            with self._manager.connections.session(context.peer()):
+                async for message in stream.outgoing():
+                    yield message
             if stream.refusal:
                 LOG.warning("a session of %s ends: %s", entry.app_id, stream.refusal)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, stream.refusal)

@@ -82,5 +82,5 @@ def test_reports_are_believed_as_if_each_was_checked_whole(tmp_path, monkeypatch
         return compared.lies
 
     assert asyncio.run(asyncio.wait_for(scenario(), 100))
-    # Each is checked whole in its first round, and once more when its first claim is known.
+    # Each is checked whole in its first round, and once more when its declared work is known.
     assert len(checked) < 0.8 * asked

@@ -13,7 +13,15 @@ from am.app_view import make_cluster_view
 from am.tuners.port import Phase
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskReports
-from rm_plugin.service.claims import WITHIN_APP, AppFacts, checked_bid, checked_report
+from rm_plugin.service.claims import (
+    SLACK_GPU_S,
+    WITHIN_APP,
+    AppFacts,
+    checked_bid,
+    checked_report,
+    declares_more,
+    metered_gpu_s,
+)
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.choices import BundleRule, LeaseEnds
 from themis.cluster import Allocation
@@ -28,7 +36,14 @@ class Checked(Simulation):
 
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
-        self.claimed, self.believed, self.cuts, self.seen = {}, {}, [], {"reports": 0, "bids": 0}
+        self.wasteful, self.first, self.claimed, self.believed, self.cuts, self.seen = (
+            set(),
+            {},
+            {},
+            {},
+            [],
+            {"reports": 0, "bids": 0},
+        )
 
     def _answer(self, snapshot, question):
         answers = super()._answer(snapshot, question)
@@ -39,16 +54,26 @@ class Checked(Simulation):
             for bid in answers.values():
                 _, cuts = checked_bid(bid, self.believed[bid.app_id], self._facts(snapshot, bid.app_id))
                 self.seen["bids"] += 1
-                self.cuts += cuts
+                if bid.app_id not in self.wasteful:
+                    self.cuts += cuts
         return answers
 
     def _check_report(self, report, snapshot):
-        believed, cuts = checked_report(report, self._facts(snapshot, report.app_id))
-        if report.phases_left:
-            self.claimed.setdefault(report.app_id, report.work_left_gpu_s)
+        facts = self._facts(snapshot, report.app_id)
+        believed, cuts = checked_report(report, facts)
+        if report.work_left_gpu_s:
+            used_gpu_s = metered_gpu_s(facts, believed.demands)
+            whole_gpu_s, declared_gpu_s = used_gpu_s + believed.work_left_gpu_s, self.claimed.get(report.app_id)
+            if declared_gpu_s is None or declares_more(declared_gpu_s, used_gpu_s, whole_gpu_s):
+                self.claimed[report.app_id] = whole_gpu_s
         self.seen["reports"] += 1
         assert cuts or believed is report
-        self.cuts += [cut for cut in cuts if WITHIN_APP not in cut]
+        first_gpu_s = self.first.setdefault(report.app_id, report.work_left_gpu_s)
+        # Of an app that lost more than half of its GPU time, the service believes that it has more work left.
+        if facts.attained_gpu_s > 2.0 * (first_gpu_s - report.work_left_gpu_s) + SLACK_GPU_S:
+            self.wasteful.add(report.app_id)
+        if report.app_id not in self.wasteful:
+            self.cuts += [cut for cut in cuts if WITHIN_APP not in cut]
         self.believed[report.app_id] = believed
 
     def _facts(self, snapshot, app_id):
@@ -96,6 +121,7 @@ def test_reports_and_bids_of_honest_agents_are_believed(policy, ends, rule):
         run = Checked(workload(*apps), choices)
         run.run()
         assert not run.cuts
+        assert len(run.wasteful) < 2
         reports, bids = reports + run.seen["reports"], bids + run.seen["bids"]
     assert reports > 250
     assert bids > 50 or policy != "themis"

@@ -65,7 +65,9 @@ def test_any_request_of_a_user_or_an_administrator_is_answered_or_refused(tmp_pa
     async def scenario(calls):
         async with memory_service(tmp_path) as rm:
             await rm.registered(SPEC)
-            server = grpc.aio.server(interceptors=[Authentication(rm.manager.identities)])
+            server = grpc.aio.server(
+                interceptors=[Authentication(rm.manager.identities, rm.manager.connections.note_user)]
+            )
             rpc.add_ClientServiceServicer_to_server(ClientService(rm.manager, "srtf"), server)
             rpc.add_AdminServiceServicer_to_server(
                 AdminService(rm.manager, SimpleNamespace(look=None), lambda **_: None), server

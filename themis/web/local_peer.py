@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,36 @@ def local_peer_uid(peer: Sequence[Any] | None, own: Sequence[Any] | None) -> int
     """
     if not peer or not own:
         return None
-    address, own_address = _address(str(peer[0])), _address(str(own[0]))
-    if address is None or own_address is None or not address.is_loopback:
-        return None
-    ends = [_as_in_table(address, int(peer[1])), _as_in_table(own_address, int(own[1]))]
-    with contextlib.suppress(OSError), _TABLES[address.version].open(encoding="ascii") as table:
-        for line in table:
-            words = line.split()
-            if words[1:3] == ends and words[3] == _ESTABLISHED:
-                return int(words[7])
-    return None
+    return local_peer_uids([(peer, own)]).get((peer[0], peer[1]))
+
+
+def local_peer_uids(connections: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> dict[tuple[str, int], int]:
+    """Return the user numbers at the other ends of accepted connections, by the addresses of these ends.
+
+    Connections that are not over loopback, and those that ended, are left out.
+
+    Args:
+        connections: The addresses of the other end and of this one, as for `local_peer_uid`.
+    """
+    wanted: dict[tuple[str, str], tuple[str, int]] = {}
+    tables = set()
+    for peer, own in connections:
+        address, own_address = _address(str(peer[0])), _address(str(own[0]))
+        if address is not None and own_address is not None and address.is_loopback:
+            ends = _as_in_table(address, int(peer[1])), _as_in_table(own_address, int(own[1]))
+            wanted[ends] = (peer[0], peer[1])
+            tables.add(address.version)
+    uids = {}
+    for version in tables:
+        with contextlib.suppress(OSError), _TABLES[version].open(encoding="ascii") as table:
+            for line in table:
+                words = line.split()
+                peer_end = wanted.get((words[1], words[2])) if words[3] == _ESTABLISHED else None
+                if peer_end is not None:
+                    uids[peer_end] = int(words[7])
+                    if len(uids) == len(wanted):
+                        break
+    return uids
 
 
 def is_loopback_name(host: str | None) -> bool:

@@ -28,7 +28,7 @@ APP_MASTER = """
 import asyncio, os, sys
 from pathlib import Path
 from am.runtimes.local import LocalRuntime
-from am.runtimes.orphans import adopt_orphans
+from themis.sessions import adopt_orphans
 from am.runtimes.port import TaskLaunch
 from themis.control_groups import ControlGroup
 

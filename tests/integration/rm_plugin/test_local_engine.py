@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from living import is_alive
@@ -309,7 +310,7 @@ def test_memory_engine_reports_exits(tmp_path):
 
 HIDING = """
 import os, sys, time
-from am.runtimes.orphans import adopt_orphans
+from themis.sessions import adopt_orphans
 adopt_orphans()
 if not os.fork():
     os.setsid()
@@ -346,3 +347,52 @@ def test_processes_without_parents_and_marks_end_with_their_app(tmp_path, run_id
         pytest.fail("it outlived its app")
 
     run(run_id, scenario, command=(sys.executable, "-c", HIDING))
+
+
+SERVICE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from rm_plugin.engines.local import LocalAppLauncher
+from rm_plugin.engines.port import AmLaunch
+from themis.control_groups import ControlGroup
+from themis.sessions import adopt_orphans
+
+ControlGroup.make = lambda *_limits, **_more: None
+
+async def main():
+    adopt_orphans()
+    folder, ended = Path(sys.argv[2]), asyncio.Event()
+    async def on_exit(exit_):
+        ended.set()
+    launcher = LocalAppLauncher(sys.argv[1], on_exit, command=(sys.executable, "-c", sys.argv[3]))
+    for app_id in ("dies", "lives"):
+        launch = AmLaunch(app_id=app_id, attempt=1, environment={}, working_dir=folder / app_id)
+        pid = await launcher.launch(launch)
+        while not (folder / app_id / "pid").exists():
+            await asyncio.sleep(0.01)
+        if app_id == "dies":
+            dying = pid
+    # As a task of its user can.
+    os.kill(dying, signal.SIGKILL)
+    await ended.wait()
+    print("ended", flush=True)
+    sys.stdin.read()
+    await launcher.shutdown()
+
+asyncio.run(main())
+"""
+
+
+def test_what_a_dead_app_master_leaves_to_the_service_ends_and_other_apps_run_on(tmp_path, run_id):
+    command = [sys.executable, "-c", SERVICE, run_id, str(tmp_path), HIDING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout.readline() == "ended\n"
+            left, lives = (int((tmp_path / app / "pid").read_text()) for app in ("dies", "lives"))
+            assert not is_alive(left)
+            # A zombie would keep its process id.
+            assert not Path(f"/proc/{left}").exists()
+            assert is_alive(lives)
+        finally:
+            service.stdin.close()
+            service.wait()

@@ -151,7 +151,7 @@ def test_a_short_ideal_time_is_at_least_that_of_the_work_left(tmp_path):
     play(tmp_path, scenario, policy="worst_rho_first")
 
 
-def test_an_app_that_overran_its_first_claim_has_that_claim_again(tmp_path, monkeypatch):
+def test_an_app_that_overran_what_it_declared_has_as_much_left_as_it_has_had(tmp_path, monkeypatch):
     # The rule begins after 600 GPU seconds, longer than a test.
     monkeypatch.setattr(claims, "SLACK_GPU_S", 0.0)
 
@@ -165,7 +165,7 @@ def test_an_app_that_overran_its_first_claim_has_that_claim_again(tmp_path, monk
 
     async def scenario(on: Stage):
         liar = await on.started(spec_of("liar", jobs=8, work_gpu_s=0.1), nearly_done)
-        await on.until(lambda: any("which it claimed at first" in note for note in not_believed(on, liar)))
+        await on.until(lambda: any("it declared" in note for note in not_believed(on, liar)))
 
     play(tmp_path, scenario, policy="srtf")
 

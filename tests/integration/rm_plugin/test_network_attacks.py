@@ -13,6 +13,7 @@ import pytest
 from live_rm import Live, live, replay_app, settings
 from msgspec.structs import replace
 
+from rm_plugin.service import manager
 from rm_plugin.service.web.stream import MAX_STREAMS
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -257,5 +258,34 @@ def test_flood_of_frames_does_not_keep_others_from_the_service(tmp_path: Path, f
                     assert error.code() is grpc.StatusCode.CANCELLED
                     await asyncio.sleep(0.2)
         await asyncio.gather(*floods)
+
+    attack(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("sent", [b"", PREFACE + frame(SETTINGS)], ids=["silent", "without a call"])
+def test_idle_connections_to_every_place_of_grpc_keep_nobody_out(
+    tmp_path: Path, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "max_connections", lambda: 60)
+
+    async def scenario(rm: Live) -> None:
+        app = await rm.submit(replay_app("mine", iterations=60))
+        await rm.wait(app, lambda status: status.gpus > 0)
+        host, _, port = rm.address.rpartition(":")
+        held = []
+        for _ in range(200):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            held.append((reader, writer))
+        metadata = (("authorization", f"Bearer {await token_of(rm, 'ann')}"),)
+        for _ in range(3):
+            # A subchannel of its own, as a new client has.
+            async with grpc.aio.insecure_channel(rm.address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+                calls = rpc.ClientServiceStub(channel)
+                await calls.List(pb.ListRequest(), metadata=metadata, timeout=30, wait_for_ready=True)
+        # Its app master keeps its session.
+        assert (await rm.ended(app)).attempts == 1
+        for _, writer in held:
+            writer.transport.abort()
 
     attack(tmp_path, scenario)

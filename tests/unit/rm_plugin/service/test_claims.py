@@ -7,7 +7,7 @@ from agent_cases import cluster_of
 from msgspec.structs import replace
 
 from rm_plugin.service.budget import Budget
-from rm_plugin.service.claims import AppFacts, checked_bid, checked_report
+from rm_plugin.service.claims import AppFacts, checked_bid, checked_report, declares_more, metered_gpu_s
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, PhaseLeft
 from themis.choices import BundleRule
@@ -205,15 +205,40 @@ def test_infinite_rho_is_believed_only_if_an_app_without_gpus_never_ends():
     assert believed(never, rule=BundleRule.LEXICOGRAPHIC).rho == math.inf
 
 
-def test_app_that_overran_its_first_claim_has_as_much_left_again():
-    little = (PhaseLeft(jobs=1, work_gpu_s=1.0, longest_gpu_s=1.0),)
-    claim = report(
-        demand(work_left_gpu_s=1.0), phases_left=little, rho=math.nan, t_shared_s=math.nan, t_ideal_s=math.nan
-    )
-    assert believed(claim, claimed_gpu_s=500.0, attained_gpu_s=2_000.0).work_left_gpu_s == 1.0
-    cut = believed(claim, claimed_gpu_s=500.0, attained_gpu_s=4_000.0)
-    assert cut.work_left_gpu_s == 500.0
-    assert cut.demands[0].work_left_gpu_s == 500.0
+LITTLE = report(
+    demand(work_left_gpu_s=1.0),
+    phases_left=(PhaseLeft(jobs=1, work_gpu_s=1.0, longest_gpu_s=1.0),),
+    rho=math.nan,
+    t_shared_s=math.nan,
+    t_ideal_s=math.nan,
+)
+"""An app that claims to have done nearly all."""
+
+
+def test_app_that_overran_what_it_declared_has_as_much_left_as_it_has_had():
+    # With S of 1.25, 1,500 of 1,875 GPU seconds were work.
+    used_gpu_s = metered_gpu_s(replace(FACTS, attained_gpu_s=1_875.0))
+    assert believed(LITTLE, claimed_gpu_s=720.0, attained_gpu_s=1_875.0).work_left_gpu_s == 1.0
+    cut = believed(LITTLE, claimed_gpu_s=719.0, attained_gpu_s=1_875.0)
+    assert cut.work_left_gpu_s == used_gpu_s == 1_500.0
+    assert cut.demands[0].work_left_gpu_s == used_gpu_s
+
+
+def test_work_of_an_app_that_overran_is_what_it_has_had_and_what_is_left():
+    assert believed(report(), claimed_gpu_s=100.0, attained_gpu_s=5e4).t_ideal_s == pytest.approx(2 * 8e4 / 8)
+
+
+def test_claimed_slowdown_explains_a_third_of_the_metered_time_at_most():
+    slow = demand(slowdown=Slowdown(10.0, 10.0, 10.0, 10.0))
+    assert metered_gpu_s(replace(FACTS, attained_gpu_s=3_000.0), [slow]) == 2_000.0
+
+
+@pytest.mark.parametrize(
+    ("used_gpu_s", "left_gpu_s", "more"),
+    [(3_000.0, 12_000.0, True), (3_000.0, 7_000.0, False), (3_000.0, 7_400.0, False), (5_000.0, 12_000.0, False)],
+)
+def test_declaration_grows_until_half_of_it_is_metered(used_gpu_s, left_gpu_s, more):
+    assert declares_more(10_000.0, used_gpu_s, used_gpu_s + left_gpu_s) is more
 
 
 # ---- bids -----------------------------------------------------------------------------------------------------------

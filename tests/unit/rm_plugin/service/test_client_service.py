@@ -28,7 +28,7 @@ async def served(tmp_path):
     async with memory_service(tmp_path) as rm:
         await rm.registered(SPEC)
         identities = rm.manager.identities
-        server = grpc.aio.server(interceptors=[Authentication(identities)])
+        server = grpc.aio.server(interceptors=[Authentication(identities, rm.manager.connections.note_user)])
         rpc.add_ClientServiceServicer_to_server(ClientService(rm.manager, "srtf"), server)
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(rm.manager), server)
         watch = NodeWatch(rm.manager, FixedInventory(rm.arbiter.cluster), poll_s=1.0)

@@ -7,6 +7,7 @@ from instant_loop import run_instantly
 from service_cases import NOW_S, ServiceCase, app, report
 
 from rm_plugin.arbiter.core import MASTER_UNAVAILABLE
+from rm_plugin.arbiter.round_values import AppStanding
 from rm_plugin.service.memory_service import FailingStore
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
@@ -50,13 +51,16 @@ def test_first_claim_of_work_survives_a_crash():
     run(scenario)
 
 
-def test_later_claim_does_not_replace_the_first_one():
+@pytest.mark.parametrize(("attained_gpu_s", "claimed_gpu_s"), [(0.0, 200.0), (125.0, 150.0)])
+def test_later_claim_replaces_the_first_one_until_half_of_it_is_metered(monkeypatch, attained_gpu_s, claimed_gpu_s):
+    monkeypatch.setattr(AppStanding, "attained_gpu_s", lambda _standing, _now_s: attained_gpu_s)
+
     async def scenario():
         case = ServiceCase(FailingStore())
         entry, session = await case.started("one")
-        await case.manager.changes.make(lambda change: change.put(entry, claimed_gpu_s=1.0))
+        await case.manager.changes.make(lambda change: change.put(entry, claimed_gpu_s=150.0))
         await case.round(reports(entry, session))
-        assert entry.claimed_gpu_s == 1.0
+        assert entry.claimed_gpu_s == claimed_gpu_s
 
     run(scenario)
 

@@ -56,6 +56,25 @@ def test_a_start_reads_each_app_once(tmp_path, monkeypatch):
     store.close()
 
 
+def test_store_that_was_lost_refuses_the_app_masters_of_the_former_one(tmp_path):
+    file = tmp_path / "refusals.key"
+    key = restored_entries(MemoryStore(), file).refusal_key
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert restored_entries(MemoryStore(), file).refusal_key == key
+
+
+@pytest.mark.parametrize("content", [b"", b"0" * 63, b"x" * 64, b"\xff" * 64])
+def test_file_of_a_damaged_key_is_replaced(tmp_path, content):
+    file = tmp_path / "refusals.key"
+    file.write_bytes(content)
+    store = MemoryStore()
+    key = restored_entries(store, file).refusal_key
+    assert (len(key), file.read_text()) == (64, key)
+    # The store's key counts.
+    file.write_text("0" * 64)
+    assert restored_entries(store, file).refusal_key == key == file.read_text()
+
+
 def lease(lease_id, app_id="app-0001", machine_id="m0", index=0, state=LeaseState.GRANTED):
     return Lease(
         lease_id=lease_id,

@@ -100,7 +100,9 @@ def test_every_method_refuses_other_users_or_shows_them_nothing_private(tmp_path
             rm.manager.recorder.record("job_progress", app_id=APP_ID, detail={"note": SECRET})
             rm.manager.recorder.record("app_kill_wanted", app_id=APP_ID, detail={"reason": SECRET})
             stops = []
-            server = grpc.aio.server(interceptors=[Authentication(rm.manager.identities)])
+            server = grpc.aio.server(
+                interceptors=[Authentication(rm.manager.identities, rm.manager.connections.note_user)]
+            )
             rpc.add_ClientServiceServicer_to_server(ClientService(rm.manager, "srtf"), server)
             operators = AdminService(rm.manager, SimpleNamespace(look=None), lambda **_: stops.append(1))
             rpc.add_AdminServiceServicer_to_server(operators, server)
