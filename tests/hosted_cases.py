@@ -87,4 +87,4 @@ async def negotiate(rm, entry, session: Session, folder):
             reply = negotiator.report(message.ask_rho) if body == "ask_rho" else negotiator.bid(message.offer)
             number += 1
             reply.id = number
-            await rm.manager.receive(entry, session, reply)
+            await rm.manager.sessions.receive(entry, session, reply)

@@ -109,21 +109,21 @@ class ServiceCase:
             clock=self.clock,
             notify=self.manager.notify,
             grantable_gpus=self.manager.live_cluster.grantable_gpus,
-            heartbeat_s=self.manager.heartbeat_s,
+            heartbeat_s=self.manager.app_masters.heartbeat_s,
         )
         self.numbers: dict[str, int] = {}
 
     async def started(self, name: str, jobs: int = 2) -> tuple[AppEntry, Session]:
         """An app that was submitted, and whose app master registered."""
         entry = await self.manager.submit(app(name, jobs))
-        return await self.manager.register(registration(entry))
+        return await self.manager.sessions.register(registration(entry))
 
     async def send(self, entry: AppEntry, session: Session, **body: object) -> None:
         """Receive a message of an app master, as the next of its session unless it has an id."""
         message = body.pop("message", None) or pb.AmMessage(**body)
         if not message.id:
             self.numbers[entry.app_id] = message.id = self.numbers.get(entry.app_id, 0) + 1
-        await self.manager.receive(entry, session, message)
+        await self.manager.sessions.receive(entry, session, message)
 
     async def round(self, answers=lambda round_id, body: ()) -> None:
         """Play a round; `answers` gives (entry, session, message) when reports and when bids are asked for.
@@ -261,4 +261,6 @@ async def answer(rm: MemoryService, entry: AppEntry, session: Session, *, deaf_f
                 demands=wanted,
                 phases_left=(_PHASE,),
             )
-            await rm.manager.receive(entry, session, pb.AmMessage(id=message.id, rho=report_to_message(report)))
+            await rm.manager.sessions.receive(
+                entry, session, pb.AmMessage(id=message.id, rho=report_to_message(report))
+            )

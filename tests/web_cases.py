@@ -90,7 +90,7 @@ class RmCase:
         self.entries.add(made)
         self.recorder.record("app_submitted", app_id=made.app_id, detail={"name": name, "user": user}, app=made)
         if not made.ended:
-            self.manager.app_masters.arrive(made)
+            self.manager.app_masters.lifecycle.arrive(made)
         return made
 
     def running(self, name: str, *, progress: float = 0.5, unmet: int = 0, **more: object) -> AppEntry:

@@ -1,19 +1,23 @@
 """Change the core modules one small step at a time, and report which changes their tests notice.
 
 `python tools/mutants.py [--number N] [--seed S] [--room ROOM ..]` draws N mutants, equally many of each room and of
-each module in it, and runs the tests of the room on each: those that import the module first, until one fails. A mutant
-survives if all tests pass. It is a hole in the tests, or equivalent: no input shows the difference. The same seed and
-the same sources give the same mutants. `--only PLACE ..` runs mutants by their names again, `--list` only prints them.
+each module in it, and runs tests of the room on each until one fails. A mutant survives if all of them pass. It is a
+hole in the tests, or equivalent: no input shows the difference. The same seed and the same sources give the same
+mutants. `--module PATH ..` draws of these modules only, `--only PLACE ..` runs mutants by their names again, and
+`--list` only prints them.
 
-The tests run in a copy of the working tree, in one process with a low priority, first without a mutant: they must pass
-then. A mutant that exceeds the time limit counts as killed, since it may be an endless loop, and is marked. The exit
-code is 1 if a smaller share than `--least` was killed.
+The tests run in a copy of the working tree, one at a time with a low priority, first without a mutant. `mutant_forks`
+then runs on each mutant those that call the changed function. What other processes call, and what runs at the import,
+is not seen there: on such mutants all tests of the room run in a process of their own. A mutant that exceeds the time
+limit counts as killed, since it may be an endless loop, and is marked. The exit code is 1 if a smaller share than
+`--least` was killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
@@ -24,10 +28,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
+
+from mutant_forks import KILLED, SURVIVED, TIMED_OUT, UNDECIDED
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -321,31 +329,63 @@ def copy_tree(into: Path) -> None:
             shutil.copy2(HERE / name, into / name)
 
 
-def tests_for(tree: Path, room: str, path: str) -> list[str]:
-    """Return the room's test files, those that import the module first."""
-    files = [str(file.relative_to(tree)) for pattern in ROOMS[room].tests for file in sorted(tree.glob(pattern))]
-    dotted, name = path.removesuffix(".py").replace("/", "."), Path(path).stem
-
-    def distance(file: str) -> int:
-        text = (tree / file).read_text(encoding="utf-8")
-        return 0 if name in Path(file).stem else 1 if dotted in text else 2
-
-    return sorted(files, key=distance)
+def tests_of(tree: Path, room: str) -> list[str]:
+    """Return the room's test files."""
+    return [str(file.relative_to(tree)) for pattern in ROOMS[room].tests for file in sorted(tree.glob(pattern))]
 
 
-KILLED, TIMED_OUT, SURVIVED = "killed", "time out", "SURVIVED"
+def _pytest(tree: Path, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+    command = (
+        *(sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
+        *("--timeout", str(TEST_LIMIT_S), "-m", "not slow and not hadoop and not stack and not docker", *arguments),
+    )
+    paths = os.pathsep.join((str(tree), str(tree / "tools")))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    return subprocess.Popen(
+        command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def in_forks(tree: Path, room: str, mutants: Sequence[Mutant], limit_s: float) -> Iterator[dict[str, Any]]:
+    """Try mutants in forks of one session of all tests of the room. Yields the result of each as soon as it is known.
+
+    See `mutant_forks` for the results.
+    """
+    orders, results = tree / f"mutants-{room}.json", tree / f"results-{room}.json"
+    listed = [
+        {
+            "path": mutant.path,
+            "line": mutant.line,
+            "source": mutant.applied_to((tree / mutant.path).read_bytes()).decode(),
+        }
+        for mutant in mutants
+    ]
+    orders.write_text(json.dumps(listed), encoding="utf-8")
+    results.touch()
+    process = _pytest(
+        tree,
+        *("-p", "mutant_forks", *tests_of(tree, room)),
+        MUTANTS=str(orders),
+        MUTANTS_RESULTS=str(results),
+        MUTANTS_LIMIT_S=str(limit_s),
+    )
+    try:
+        with results.open(encoding="utf-8") as stream:
+            for _ in mutants:
+                while not (line := stream.readline()).endswith("\n"):
+                    stream.seek(stream.tell() - len(line.encode()))
+                    if process.poll() is not None:
+                        sys.exit(f"the tests of {room} cannot be run on mutants; run `pytest -p mutant_forks` by hand")
+                    time.sleep(0.2)
+                yield json.loads(line)
+    finally:
+        _kill_group(process.pid)
+        process.wait()
 
 
 def tried(tree: Path, tests: Sequence[str], limit_s: float) -> str:
-    """Run tests until one fails."""
-    command = (
-        *(sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"),
-        *("--timeout", str(TEST_LIMIT_S), "-m", "not slow and not hadoop and not stack and not docker", *tests),
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen(
-        command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    """Run tests in a process of their own until one fails."""
+    process = _pytest(tree, "-x", *tests)
     try:
         return KILLED if process.wait(limit_s) else SURVIVED
     except subprocess.TimeoutExpired:
@@ -364,35 +404,51 @@ def _kill_group(pid: int) -> None:
         return
 
 
+def _results(
+    tree: Path, room: str, mutants: Sequence[Mutant], limit_s: float
+) -> Iterator[tuple[Mutant, str, float, str]]:
+    """Yield each mutant, its result, the seconds, and the test that killed it if that is known."""
+    undecided = []
+    for mutant, found in zip(mutants, in_forks(tree, room, mutants, limit_s), strict=True):
+        if found["result"] == UNDECIDED:
+            undecided.append(mutant)
+        else:
+            yield mutant, found["result"], found["seconds"], found["test"].rpartition("/")[2]
+    # Afterwards, as the forks read the modules.
+    for mutant in undecided:
+        module, begun_s = tree / mutant.path, time.monotonic()
+        source = module.read_bytes()
+        module.write_bytes(mutant.applied_to(source))
+        try:
+            result = tried(tree, tests_of(tree, room), limit_s)
+        finally:
+            module.write_bytes(source)
+        yield mutant, result, time.monotonic() - begun_s, ""
+
+
 def run(tree: Path, drawn: Sequence[tuple[str, Mutant]], limit_s: float, say: Callable[[str], None]) -> list[Mutant]:
     """Run the tests on each mutant. Returns the survivors."""
-    for room in sorted({room for room, _ in drawn}):
-        begun_s = time.monotonic()
-        if tried(tree, tests_for(tree, room, ""), limit_s) != SURVIVED:
-            sys.exit(f"the tests of {room} do not pass in {limit_s:g} s without a mutant")
-        say(f"{room}: the tests pass in {time.monotonic() - begun_s:.0f} s")
     killed: Counter[str] = Counter()
     decided: Counter[str] = Counter()
     survivors = []
-    for number, (room, mutant) in enumerate(drawn, 1):
-        module = tree / mutant.path
-        source, begun_s = module.read_bytes(), time.monotonic()
-        module.write_bytes(mutant.applied_to(source))
-        try:
-            result = tried(tree, tests_for(tree, room, mutant.path), limit_s)
-        finally:
-            module.write_bytes(source)
-        decided[room] += 1
-        killed[room] += result != SURVIVED
-        if result == SURVIVED:
-            survivors.append(mutant)
-        say(f"{number:4} {result:8} {time.monotonic() - begun_s:5.0f} s  {mutant}")
-    for room, count in decided.items():
-        say(f"{room:10} {killed[room]} of {count} killed")
-    say(f"all        {killed.total()} of {decided.total()} killed: {killed.total() / max(1, decided.total()):.0%}")
+    for room in dict.fromkeys(room for room, _ in drawn):
+        mutants = [mutant for its, mutant in drawn if its == room]
+        for mutant, result, seconds, test in _results(tree, room, mutants, limit_s):
+            decided[mutant.path] += 1
+            killed[mutant.path] += result != SURVIVED
+            if result == SURVIVED:
+                survivors.append(mutant)
+            say(f"{decided.total():4} {result:8} {seconds:5.0f} s  {mutant}  {test}")
+    for module_path, count in decided.items():
+        say(f"{module_path:45} {killed[module_path]} of {count} killed")
+    say(f"{'all':45} {killed.total()} of {decided.total()} killed: {killed.total() / max(1, decided.total()):.0%}")
     for mutant in survivors:
         say(f"survivor   {mutant}\n           --only '{mutant.place}'")
     return survivors
+
+
+def _is_in(room: Room, path: str) -> bool:
+    return path not in room.without and any(fnmatch(path, pattern) for pattern in room.modules)
 
 
 def _say(line: str) -> None:
@@ -411,11 +467,15 @@ def main() -> int:
     parser.add_argument("--number", type=int, default=200, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--room", nargs="+", choices=tuple(ROOMS), default=tuple(ROOMS))
+    parser.add_argument("--module", nargs="+", default=(), metavar="PATH", help="only of these modules")
     parser.add_argument("--only", nargs="+", default=(), metavar="PLACE", help="only these of all mutants")
     parser.add_argument("--limit-s", type=float, default=900.0, help="seconds of one mutant")
     parser.add_argument("--least", type=float, default=0.0, help="share that must be killed")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     arguments = parser.parse_args()
+    if arguments.module:
+        for name, its in ROOMS.items():
+            ROOMS[name] = replace(its, modules=tuple(path for path in arguments.module if _is_in(its, path)))
     everything = sys.maxsize if arguments.only else arguments.number
     drawn = draw(HERE, arguments.room, everything, arguments.seed)
     if arguments.only:

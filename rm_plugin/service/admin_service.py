@@ -61,7 +61,8 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
         """Return the state of the ResourceManager and its machines."""
         manager = self._manager
         waiting = (AppState.SUBMITTED, AppState.ACCEPTED)
-        away = "the engine does not answer, or not about every machine" if manager.app_masters.is_engine_away else ""
+        is_away = manager.app_masters.watch.is_engine_away
+        away = "the engine does not answer, or not about every machine" if is_away else ""
         return pb.RmStatus(
             version=themis.__version__,
             host=socket.gethostname(),

@@ -77,6 +77,7 @@ class LiveCluster:
         self._unused = Budgets(1.0, 1.0 / min(UNUSED_EVERY_S, settings.lease.duration_s))
         self._update_version = 0
         self._message: tuple[Cluster, pb.Cluster] | None = None
+        self._registered: tuple[pb.Cluster, int, pb.Registered] | None = None
         self.drained: frozenset[str] = frozenset()
         """Machines that an operator drains: their leases end and are not renewed."""
         self.limits: tuple[str, ...] = ()
@@ -336,6 +337,20 @@ class LiveCluster:
         if self._message is None or self._message[0] is not cluster:
             self._message = cluster, cluster_to_message(cluster)
         return self._message[1]
+
+    def registered(self) -> pb.Registered:
+        """Return what a registration says of the cluster, as a message that is made once for each state of it."""
+        machines, gpus = self.cluster_message(), self._arbiter.gpus_available
+        if self._registered is None or self._registered[0] is not machines or self._registered[1] != gpus:
+            message = pb.Registered(
+                cluster=machines,
+                lease_s=self._settings.lease.duration_s,
+                time_scale=self._settings.time_scale,
+                bundle_rule=self._settings.auction.bundle_rule.value,
+                gpus_available=gpus,
+            )
+            self._registered = machines, gpus, message
+        return self._registered[2]
 
     def _send_cluster(self) -> None:
         update = pb.ClusterUpdate(cluster=self.cluster_message(), gpus_available=self._arbiter.gpus_available)

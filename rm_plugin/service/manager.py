@@ -1,4 +1,4 @@
-"""The ResourceManager: accepts apps and kills from clients, and processes the messages of app masters."""
+"""The ResourceManager: what clients ask for, and the parts of the service."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import contextlib
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AppLauncher, EngineAttempts, HeldLock, NoLock
+from rm_plugin.engines.port import AppLauncher, HeldLock, NoLock
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
@@ -22,7 +22,7 @@ from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
-from rm_plugin.service.entries import BYTES_PER_S, MESSAGES_PER_S, AppEntries, AppEntry
+from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.hooks import Hooks
 from rm_plugin.service.host_process import AgentHost, HostProcess
@@ -31,40 +31,26 @@ from rm_plugin.service.identities import Identities
 from rm_plugin.service.launches import app_folder
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.log_summary import UsageKey
-from rm_plugin.service.message_checks import (
-    check_greeting,
-    check_message,
-    check_reference,
-    check_registration,
-    read_detail,
-)
-from rm_plugin.service.own_page import OwnPages
+from rm_plugin.service.message_checks import check_reference
 from rm_plugin.service.recorder import Recorder, search_text
 from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
-from rm_plugin.service.session import Session
+from rm_plugin.service.sessions import Sessions
 from themis.apps import AppSpec
-from themis.attempt_proof import is_session_metadata, proves, rm_proof
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.config.tuner_settings import gpus_at_once
-from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
+from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.identity import Identity
 from themis.leases import LeaseChange
-from themis.lifecycle import APP_LIFECYCLE, AppState, shown_state
+from themis.lifecycle import AppState, shown_state
 from themis.queues import AppOwner, Queues
-from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_to_message, bid_from_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
 
 _FETCH_EVERY_S = 1.0
-
-_KEPT = ("release", "job_event", "finish", "rest")
-"""Messages that the store keeps; app masters resend all but the last until they are acknowledged."""
-
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
 """Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder.
@@ -102,7 +88,6 @@ class ResourceManager:
         lock: HeldLock | None = None,
     ) -> None:
         self.settings = settings
-        self._lock = lock or NoLock()
         self.arbiter = arbiter
         self.entries = entries
         self.recorder = recorder
@@ -110,7 +95,6 @@ class ResourceManager:
         self.rounds: RoundRunner
         self.page_url = ""
         self.certificate_expires_at_s = 0.0
-        self.own_pages = OwnPages()
         self.identities = Identities(
             admins=settings.admins, anonymous=settings.anonymous, clock=clock, queues=lambda: arbiter.queues
         )
@@ -126,7 +110,6 @@ class ResourceManager:
         self.quotas = AppQuotas(lambda: arbiter.queues)
         self._fairness = FluidFairness(entries, lambda: arbiter.queues)
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
-        self._registered: tuple[pb.Cluster, int, pb.Registered] | None = None
         self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
         self._check_owner = check_owner
@@ -137,8 +120,8 @@ class ResourceManager:
         self.hooks = Hooks(settings.hooks, self.changes, self.find, lambda: self.page_url)
         self.hosted = HostedApps(
             host or HostProcess(),
-            self._registered_cluster,
-            self._host_entered,
+            self.live_cluster.registered,
+            lambda entry, heartbeat: self.sessions.take_heartbeat(entry, heartbeat),
             lambda entry, problem: self._host_failed(entry, problem),
         )
         self.app_masters = AppMasters(
@@ -153,6 +136,18 @@ class ResourceManager:
             quotas=self.quotas,
             on_ended=self.fetch_logs,
             note_end=self.hooks.note_end,
+        )
+        self.sessions = Sessions(
+            settings=settings,
+            arbiter=arbiter,
+            entries=entries,
+            changes=self.changes,
+            live_cluster=self.live_cluster,
+            app_masters=self.app_masters,
+            codes=self._codes,
+            clock=clock,
+            lock=lock or NoLock(),
+            rounds=lambda: self.rounds,
         )
         self.retention = Retention(
             settings=settings,
@@ -273,7 +268,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.app_masters.arrive(entry)
+        self.app_masters.lifecycle.arrive(entry)
 
     async def reload_queues(self, *, by: str) -> Queues:
         """Read the file of queues again and apply it: nothing holds before all is checked and written.
@@ -320,18 +315,14 @@ class ResourceManager:
             change.put(entry, kill_reason=kill_reason)
             if not entry.is_active:
                 # Nothing of a paused app runs.
-                self.app_masters.end_app(change, entry, AppState.KILLED, kill_reason)
+                self.app_masters.lifecycle.end(change, entry, AppState.KILLED, kill_reason)
                 return
             self.live_cluster.leave(change, entry.app_id, kill_reason)
-            change.then(lambda: self._shut_down(entry))
+            change.then(lambda: self.app_masters.kill_later(entry))
 
         if not entry.ended and not entry.kill_reason:
             await self.changes.make(want)
         return entry
-
-    def _shut_down(self, entry: AppEntry) -> None:
-        self._ask_to_leave(entry)
-        self.app_masters.kill_later(entry)
 
     async def pause(self, app_id: str, reason: str = "", *, by: str = "") -> AppEntry:
         """Ask an app to save checkpoints and stop. It is PAUSED once nothing of it runs; until then it keeps its GPUs.
@@ -357,7 +348,6 @@ class ResourceManager:
             change.event("app_pause_wanted", app_id=entry.app_id, detail=detail)
             change.put(entry, pause_reason=pause_reason)
             self.live_cluster.leave(change, entry.app_id, pause_reason)
-            change.then(lambda: self._ask_to_leave(entry))
             change.then(lambda: self.app_masters.pause_later(entry))
 
         await self.changes.make(want)
@@ -376,12 +366,6 @@ class ResourceManager:
             raise InputError(f"app {entry.app_id} is not paused yet", value=entry.pause_reason, remedy=remedy)
         await self.app_masters.resume_app(entry, by)
         return entry
-
-    def _ask_to_leave(self, entry: AppEntry) -> None:
-        """Ask the app master to end, for a kill or a pause."""
-        if entry.session is not None:
-            message = pb.ShutDown(reason=entry.leave_reason, pause=not entry.kill_reason)
-            entry.session.send(pb.RmMessage(shut_down=message))
 
     async def find(self, reference: str, user: str = "") -> AppEntry:
         """Return the app of an id or name, also an archived one; see `AppEntries.get`.
@@ -473,267 +457,10 @@ class ResourceManager:
 
     # ---- for the agent host ----
 
-    def _host_entered(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
-        self._take_heartbeat(entry, heartbeat)
-
     def _host_failed(self, entry: AppEntry, problem: str) -> None:
         """Start the app master of an app that the agent host cannot evaluate: it says what is wrong, and ends it."""
         LOG.warning("%s: the agent host cannot evaluate it: %.1000s", entry.app_id, problem)
         self.app_masters.start_hosted(entry)
-
-    def _registered_cluster(self) -> pb.Registered:
-        """Return what a registration says of the cluster, as a message that is made once for each state of it."""
-        machines, gpus = self.live_cluster.cluster_message(), self.arbiter.gpus_available
-        if self._registered is None or self._registered[0] is not machines or self._registered[1] != gpus:
-            message = pb.Registered(
-                cluster=machines,
-                lease_s=self.settings.lease.duration_s,
-                time_scale=self.settings.time_scale,
-                bundle_rule=self.settings.auction.bundle_rule.value,
-                gpus_available=gpus,
-            )
-            self._registered = machines, gpus, message
-        return self._registered[2]
-
-    # ---- for sessions ----
-
-    def sender_of(self, metadata: Mapping[str, str | bytes]) -> str:
-        """Return the app whose attempt opens a session with this metadata; empty if it shows none."""
-        app_id = str(metadata.get("themis-app", ""))
-        entry = self.entries.find(app_id)
-        return app_id if entry is not None and is_session_metadata(metadata, entry.token_sha256) else ""
-
-    async def greet(self, message: pb.Greeting) -> pb.Proof:
-        """Return the proof that this is the ResourceManager of an attempt (`attempt_proof`).
-
-        Raises:
-            InputError: The attempt is unknown or over.
-            UnreachableError: Another ResourceManager has taken over.
-        """
-        try:
-            entry = self._app_of_session(message.app_id)
-            check_greeting(message, entry)
-        except InputError:
-            # As in `register`.
-            await self._lock.confirm()
-            raise
-        return pb.Proof(proof=rm_proof(entry.token_sha256, entry.app_id, message.nonce))
-
-    def _app_of_session(self, app_id: str) -> AppEntry:
-        """Return an app by its id. A stranger may ask, so an error names no other app, and none is searched for."""
-        entry = self.entries.find(check_reference(app_id))
-        if entry is None:
-            raise InputError("unknown app", value=app_id)
-        return entry
-
-    async def register(self, message: pb.Register, peer: str = "") -> tuple[AppEntry, Session]:
-        """Open the session of an attempt, once the registration is written.
-
-        Args:
-            message: The registration.
-            peer: The peer's address as gRPC gives it; the app's page must be on the same host. Empty for calls within
-                the process.
-
-        Raises:
-            InputError: `check_registration` refuses the attempt.
-            UnreachableError: It is unknown whether this attempt was started: the engine does not answer, or another
-                ResourceManager has taken over. Or the app opens sessions too often.
-        """
-        try:
-            return await self._register(message, peer)
-        except InputError:
-            # A refusal ends the attempt, which may be one of the next ResourceManager.
-            await self._lock.confirm()
-            raise
-
-    async def _register(self, message: pb.Register, peer: str) -> tuple[AppEntry, Session]:
-        entry = self._app_of_session(message.app_id)
-        attempts = EngineAttempts(newest=entry.attempt)
-        is_proven = proves(message.token, entry.token_sha256)
-        if is_proven and not entry.registrations.take(1, self.clock.now_s()):
-            raise UnreachableError("too many sessions", value=entry.app_id, remedy="open one a second at most")
-        if is_proven and message.attempt > entry.attempt:
-            attempts = await self.app_masters.launches.attempts(entry)
-        check_registration(message, entry, attempts.newest)
-        if message.page_url and peer:
-            # Without the path, which is a secret of the app's user.
-            host = message.page_url.partition("://")[2].partition("/")[0][:200]
-            message.page_url = await self.own_pages.find(message.page_url, peer)
-            if not message.page_url:
-                LOG.warning("%s: its page is not on its host and is ignored: %r", entry.app_id, host)
-        session = Session(entry.app_id, message.attempt)
-        code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)
-        try:
-            await self.changes.make_surely(lambda change: self._open(change, entry, session, message, code, attempts))
-        except asyncio.CancelledError:
-            # The stream broke during the write: its messages would have no reader.
-            session.close()
-            self.disconnected(entry, session)
-            raise
-        return entry, session
-
-    def _open(
-        self,
-        change: Change,
-        entry: AppEntry,
-        session: Session,
-        message: pb.Register,
-        code: bytes,
-        attempts: EngineAttempts,
-    ) -> None:
-        check_registration(message, entry, max(attempts.newest, entry.attempt))
-        if message.attempt > entry.attempt:
-            self.app_masters.note_next_attempt(change, entry, message, attempts.taken)
-        change.then(lambda: self._take_session(entry, session))
-        self.live_cluster.release_unheld(change, entry.app_id, set(message.held_lease_ids))
-        state = entry.state
-        if state is not AppState.RUNNING:
-            state = APP_LIFECYCLE.check(state, AppState.RUNNING, entry.app_id)
-        change.put(
-            entry,
-            state=state,
-            pid=message.pid,
-            page_url=message.page_url,
-            engine_id=message.engine_id,
-            registered_attempt=message.attempt,
-            registered_pid=message.pid,
-        )
-        change.event("am_registered", app_id=entry.app_id, detail={"attempt": message.attempt, "pid": message.pid})
-        change.then(lambda: self._greet(entry, session, code))
-
-    def _take_session(self, entry: AppEntry, session: Session) -> None:
-        if entry.session is not None:
-            entry.session.close()
-        entry.session = None if session.closed else session
-        entry.last_seen_s = entry.idle_since_s = self.clock.now_s()
-        self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.leave_reason))
-        # The report of a former attempt does not count for this one.
-        self.rounds.note_news(entry.app_id)
-
-    def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
-        self.app_masters.registered(entry.app_id)
-        session.send(pb.RmMessage(registered=self._welcome(entry, code)))
-        if entry.leave_reason:
-            self._ask_to_leave(entry)
-        self.rounds.trigger("app arrived")
-
-    def heartbeat_s(self) -> float:
-        """Return the seconds between two heartbeats of an app master: more with many of them."""
-        return self.settings.heartbeat_time_s(self.app_masters.count)
-
-    def excess(self, entry: AppEntry, message: pb.AmMessage) -> str:
-        """Return why an app's master sends too much, in words; empty if it does not.
-
-        The budgets are the app's, not its session's: a new session gets no new ones.
-        """
-        now_s = self.clock.now_s()
-        if not entry.messages.take(1, now_s):
-            return f"too many messages: {entry.app_id} may send {MESSAGES_PER_S:g} each second"
-        if not entry.message_bytes.take(message.ByteSize(), now_s):
-            return f"too large messages: {entry.app_id} may send {BYTES_PER_S / 2**20:g} MB each second"
-        return ""
-
-    async def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """Process one message of a session. An invalid message is refused and has no other effect.
-
-        A message that the store keeps is acknowledged only once it is written.
-        """
-        entry.last_seen_s = self.clock.now_s()
-        body = message.WhichOneof("body")
-        try:
-            check_message(message, entry, session.attempt, self.arbiter.cluster, self.clock.now_s())
-            if body in _KEPT:
-                await self.changes.make_surely(lambda change: self._keep(change, entry, session, message))
-            else:
-                self._take(entry, session, message)
-        except (InputError, ValueError) as error:
-            entry.refused_messages += 1
-            self.entries.refused_messages += 1
-            LOG.warning("%s: refused a %s: %.1000s", entry.app_id, body, error)
-        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
-
-    def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """Process a message that is of use only now; app masters do not resend it."""
-        body = message.WhichOneof("body")
-        if body == "rho":
-            session.take_report(report_from_message(message.rho, entry.app_id))
-        elif body == "bid":
-            session.bid_prepare_ms = message.bid.prepare_ms
-            session.take_bid(bid_from_message(message.bid, entry.app_id))
-        elif body == "heartbeat" and entry.is_active:
-            self._take_heartbeat(entry, message.heartbeat)
-            self.live_cluster.note_grants(entry)
-
-    def _take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
-        before_gpus = entry.heartbeat.unmet_gpus
-        self.entries.take_heartbeat(entry, heartbeat)
-        self.rounds.note_demand(entry.app_id, changed=heartbeat.unmet_gpus != before_gpus)
-
-    def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """Process a message that app masters resend until it is acknowledged, so it may come twice."""
-        number = (session.attempt, message.id)
-        if number <= entry.last_message:
-            return
-        body = message.WhichOneof("body")
-        if body == "release":
-            self.live_cluster.release(change, entry.app_id, message.release)
-            # It may hold again what it held at its last report, but it could not use this GPU.
-            change.then(lambda: self.rounds.note_news(entry.app_id))
-        elif body == "job_event":
-            event = message.job_event
-            detail = read_detail(event)
-            change.event(event.kind, app_id=entry.app_id, detail=detail, time_s=event.time_s or None)
-        elif body == "rest":
-            self.app_masters.rest(change, entry, message.rest.view)
-        elif entry.is_active:
-            self._keep_finish(change, entry, message.finish)
-        change.set(entry, last_message=number)
-
-    def _keep_finish(self, change: Change, entry: AppEntry, finish: pb.Finish) -> None:
-        state = AppState.KILLED if entry.kill_reason else AppState(finish.state)
-        # An engine may have ended the app master meanwhile, which then says that it was killed.
-        if entry.pause_reason and state in (AppState.PAUSED, AppState.KILLED) and not entry.kill_reason:
-            self.app_masters.pause_app(change, entry)
-            return
-        change.set(entry, finish=finish)
-        self.app_masters.end_app(change, entry, state, entry.kill_reason or finish.diagnostics)
-
-    def disconnected(self, entry: AppEntry, session: Session) -> None:
-        """Note that a session's stream broke; the app master may come back until `am_expiry_s` has passed."""
-        if entry.session is session:
-            entry.session = None
-            if not entry.ended:
-                self.arbiter.set_silent(entry.app_id, True)
-
-    def _welcome(self, entry: AppEntry, code: bytes) -> pb.Registered:
-        lease = self.settings.lease
-        now_s = self.clock.now_s()
-        registered = pb.Registered(
-            spec=app_to_message(entry.spec),
-            submitted_at_s=entry.arrived_at_s,
-            now_s=now_s,
-            checkpoint_lead_s=lease.checkpoint_lead_s,
-            grace_s=lease.grace_s,
-            heartbeat_s=self.heartbeat_s(),
-            leases=self.live_cluster.lease_update(entry.app_id),
-            active_apps=self.arbiter.active_count,
-            contention=self.arbiter.contention(entry.app_id, now_s),
-            app_id=entry.app_id,
-            task_log_mb=self.settings.task_log_mb,
-            code=code,
-        )
-        registered.MergeFrom(self._registered_cluster())
-        return registered
-
-    def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
-        now_s = self.clock.now_s()
-        return pb.Acknowledge(
-            of_id=message_id,
-            now_s=now_s,
-            contention=self.arbiter.contention(entry.app_id, now_s) if entry.is_active else math.nan,
-            active_apps=self.arbiter.active_count,
-            heartbeat_s=self.heartbeat_s(),
-        )
 
 
 def _actor(by: str, owner: str) -> str:

@@ -138,7 +138,7 @@ class MemoryService:
             notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
             grantable_gpus=self.manager.live_cluster.grantable_gpus,
-            heartbeat_s=self.manager.heartbeat_s,
+            heartbeat_s=self.manager.app_masters.heartbeat_s,
         )
 
     @property
@@ -149,7 +149,7 @@ class MemoryService:
     async def registered(self, spec: AppSpec) -> tuple[AppEntry, Session]:
         """Submit an app and register its app master."""
         entry = await self.manager.submit(spec)
-        return await self.manager.register(
+        return await self.manager.sessions.register(
             pb.Register(
                 app_id=entry.app_id,
                 token=self.launcher.living[entry.app_id].launch.token,

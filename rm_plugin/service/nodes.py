@@ -76,13 +76,13 @@ class NodeWatch:
             LOG.info("the engine answers again")
         self._away = False
         lost = self._manager.arbiter.table.lost
-        self._manager.app_masters.engine_is_away(bool(self._absent_since_s.keys() - lost))
+        self._manager.app_masters.watch.engine_is_away(bool(self._absent_since_s.keys() - lost))
 
     def _is_away(self, why: object) -> None:
         if not self._away:
             LOG.warning("the engine does not report its machines: %s", why)
         self._away = True
-        self._manager.app_masters.engine_is_away(True)
+        self._manager.app_masters.watch.engine_is_away(True)
 
     async def apply(self, inventory: Inventory) -> None:
         """Apply an inventory to the arbiter's cluster."""

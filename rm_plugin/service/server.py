@@ -340,7 +340,7 @@ class Server:
             notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
             grantable_gpus=self.manager.live_cluster.grantable_gpus,
-            heartbeat_s=self.manager.heartbeat_s,
+            heartbeat_s=self.manager.app_masters.heartbeat_s,
         )
 
     async def start(self) -> str:
@@ -402,7 +402,7 @@ class Server:
         await self._server.stop(grace=0.5)
         await self._local_tokens.stop()
         await self.manager.changes.close()
-        self.manager.own_pages.close()
+        self.manager.sessions.own_pages.close()
         self.manager.estimates.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):

@@ -62,7 +62,7 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
         # Before anything is received: callers without a token can make the service hold a few messages of 16 MB, and no
         # more, and an app master does not wait for theirs.
         metadata = dict(context.invocation_metadata() or ())
-        sender = self._manager.sender_of(metadata) or network_of(peer_address(context.peer()))
+        sender = self._manager.sessions.sender_of(metadata) or network_of(peer_address(context.peer()))
         slot = self._receiving.slot(sender)
         first = await _first(requests, slot)
         if first is not None and first.WhichOneof("body") == "greeting":
@@ -70,13 +70,13 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
             refusal = refusal_proof(
                 self._manager.entries.refusal_key, greeting.app_id, greeting.attempt, greeting.nonce
             )
-            proof = await _answered(self._manager.greet(greeting), context, refusal)
+            proof = await _answered(self._manager.sessions.greet(greeting), context, refusal)
             yield pb.RmMessage(proof=proof)
             first = await _first(requests, slot)
         if first is None or first.WhichOneof("body") != "register":
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
             raise AssertionError("abort raises")
-        entry, stream = await _answered(self._manager.register(first.register, context.peer()), context)
+        entry, stream = await _answered(self._manager.sessions.register(first.register, context.peer()), context)
         reader = asyncio.get_running_loop().create_task(self._read(requests, entry, stream))
         try:
             async for message in stream.outgoing():
@@ -88,15 +88,15 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
-            self._manager.disconnected(entry, stream)
+            self._manager.sessions.disconnected(entry, stream)
 
     async def _read(self, messages: AsyncIterator[pb.AmMessage], entry: AppEntry, stream: session.Session) -> None:
         try:
             async for message in messages:
-                stream.refusal = self._manager.excess(entry, message)
+                stream.refusal = self._manager.sessions.excess(entry, message)
                 if stream.refusal:
                     return
-                await self._manager.receive(entry, stream, message)
+                await self._manager.sessions.receive(entry, stream, message)
         finally:
             stream.close()
 

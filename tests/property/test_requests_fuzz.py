@@ -110,7 +110,7 @@ def test_any_greeting_of_an_app_master_has_a_proof_or_is_refused(tmp_path_factor
             greeting = pb.Greeting(app_id=entry.app_id, attempt=entry.attempt, nonce="once")
             for _ in range(20):
                 with contextlib.suppress(InputError):
-                    assert (await rm.manager.greet(greeting)).proof
+                    assert (await rm.manager.sessions.greet(greeting)).proof
                 change(data.draw, greeting)
 
     asyncio.run(scenario())

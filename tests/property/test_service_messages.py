@@ -105,7 +105,7 @@ def test_the_service_survives_arbitrary_app_master_messages(data, policy):
         changes = registration(sessions[0][0])
         change(data.draw, changes)
         with contextlib.suppress(InputError):
-            sessions[0] = await case.manager.register(changes)
+            sessions[0] = await case.manager.sessions.register(changes)
         liar, honest = sessions
 
         def answers(round_id, body):

@@ -35,7 +35,7 @@ async def take(case: ServiceCase, kind: str, number: int) -> None:
         if kind == "grant" and entry.app_id in manager.hosted:
             manager.app_masters.start_hosted(entry)
         elif kind == "register":
-            await manager.register(registration(entry))
+            await manager.sessions.register(registration(entry))
         elif kind == "rest" and entry.session is not None:
             await case.send(entry, entry.session, rest=pb.Rest(view=b"v"))
         elif kind == "pause":
@@ -70,7 +70,7 @@ def test_watched_apps_equal_a_walk_over_all_apps(steps):
             with contextlib.suppress(InputError):
                 await take(case, kind, number)
             hosted = case.manager.hosted
-            assert set(case.manager.app_masters._watched) == {
+            assert {entry.app_id for entry in case.manager.app_masters.watch} == {
                 entry.app_id for entry in case.entries if entry.is_admitted and entry.app_id not in hosted
             }
         await case.manager.app_masters.close(keep_apps=True)

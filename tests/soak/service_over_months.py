@@ -77,7 +77,7 @@ async def main(folder: Path, apps: int) -> None:
 async def register(case: ServiceCase, entry: AppEntry) -> Open:
     while not entry.attempt or not entry.pid:
         await asyncio.sleep(0.001)
-    return await case.manager.register(registration(entry))
+    return await case.manager.sessions.register(registration(entry))
 
 
 async def play(case: ServiceCase, apps: list[Open]) -> None:
@@ -100,7 +100,7 @@ async def play(case: ServiceCase, apps: list[Open]) -> None:
         end = pb.Finish(state="FINISHED", rho={"themis": 1.5}, jobs=heartbeat().jobs, best="job-0")
         await case.send(entry, session, finish=end)
         session.close()
-        case.manager.disconnected(entry, session)
+        case.manager.sessions.disconnected(entry, session)
         case.manager.app_masters.launches._launcher.living.pop(entry.app_id, None)
     case.manager.app_masters.launches._launcher.launched.clear()
 

@@ -65,7 +65,7 @@ def _state(page_state: PageState) -> Iterable[str]:
     if max_rho is not None:
         what = f"Largest rho of the active apps, by the definition {HEADLINE}."
         yield _gauge("themis_rho_max", what, [("", {}, max_rho)])
-    writable, available = not manager.changes.trouble, not manager.app_masters.is_engine_away
+    writable, available = not manager.changes.trouble, not manager.app_masters.watch.is_engine_away
     yield _gauge("themis_store_writable", "1 if the store can be written, else 0.", [("", {}, int(writable))])
     yield _gauge("themis_engine_available", "1 if the engine answers, else 0.", [("", {}, int(available))])
     unmet = sum(entry.heartbeat.unmet_gpus for entry in manager.entries.active())

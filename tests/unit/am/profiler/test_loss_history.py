@@ -36,6 +36,14 @@ class TestFits:
         assert truth[1] - truth[2] > 0
         assert forecast.decrease(600, 600) == pytest.approx(truth[1] - truth[2], rel=0.35)
 
+    def test_scales_are_shares_of_all_iterations_also_if_the_last_loss_comes_late(self):
+        history, scale = LossHistory(), 0.1 * 100
+        for iteration in (*range(1, 11), 100):
+            history.add(iteration, 0.5 + 2.0 * (1 + iteration / scale) ** -1.0)
+        forecast = history.forecast(100, 1.0)
+        assert (forecast.floor, forecast.drop) == (pytest.approx(0.5), pytest.approx(2.0))
+        assert (forecast.scale, forecast.power) == (pytest.approx(scale), 1.0)
+
     def test_noise_and_outliers_change_forecast_little(self):
         rng = random.Random(1)
         losses = [loss + rng.gauss(0, 0.05) for loss in falling(200)]

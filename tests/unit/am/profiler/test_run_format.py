@@ -63,6 +63,10 @@ def test_other_lines_name_no_run(line):
     assert runs(f"{line}\n") == []
 
 
+def test_id_of_one_letter_is_one():
+    assert runs('INFO:themis:run "7"\n') == ["7"]
+
+
 def test_password_with_an_at_sign_is_left_out_whole():
     assert runs("🏃 View run j0 at: https://me:s@cret@ml.example.org/#/runs/1\n") == ["https://ml.example.org/#/runs/1"]
 

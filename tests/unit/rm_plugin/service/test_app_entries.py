@@ -47,15 +47,15 @@ def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
 
 
 async def tell(manager, entry, **body):
-    await manager.receive(entry, Session(entry.app_id, 1), pb.AmMessage(id=9, **body))
+    await manager.sessions.receive(entry, Session(entry.app_id, 1), pb.AmMessage(id=9, **body))
 
 
 async def killed_by_force(manager, entry):
-    await manager.app_masters._end_surely(entry, AppState.KILLED, "no longer wanted")
+    await manager.app_masters.lifecycle.end_surely(entry, AppState.KILLED, "no longer wanted")
 
 
 async def lost(manager, entry):
-    await manager.app_masters._end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
+    await manager.app_masters.lifecycle.end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
 
 
 async def killed_in_order(manager, entry):

@@ -14,6 +14,7 @@ from web_cases import RmCase
 from rm_plugin.engines.folder_lock import LockLostError
 from rm_plugin.engines.port import AmExit, EngineAttempts
 from rm_plugin.service import attempt_losses, launches
+from rm_plugin.service.am_watch import Due
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.status import app_status
@@ -275,11 +276,11 @@ def test_app_being_killed_is_not_asked_after_reconnect(tmp_path: Path) -> None:
             snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
             return [not app.silent for app in snapshot.apps]
 
-        await case.manager.register(message)
+        await case.manager.sessions.register(message)
         assert is_asked() == [True]
         await case.manager.kill(entry.app_id, "no longer wanted")
         assert is_asked() == [False]
-        await case.manager.register(message)
+        await case.manager.sessions.register(message)
         assert is_asked() == [False]
 
     run(scenario, tmp_path, None)
@@ -540,14 +541,8 @@ class TestPausesBetweenAttempts:
             for _ in range(2):
                 await self.take(case, entry)
             entry.registered_attempt = entry.attempt
-            done = []
-
-            async def revoke(entry):
-                done.append(entry.app_id)
-
-            case.manager.app_masters._take_back = revoke
-            await case.manager.app_masters._due_action(entry, case.clock.now_s(), overdue=True)
-            assert done == [entry.app_id]
+            due = case.manager.app_masters.watch._due(entry, case.clock.now_s(), overdue=True)
+            assert due is Due.UNUSED_LEASES
 
         run(scenario, tmp_path, None)
 
@@ -650,7 +645,7 @@ def test_loss_of_an_app_master_is_not_in_the_diagnostics_of_an_app_that_ended_ot
         entry = await case.manager.submit(SPEC)
         await lose(case, entry)
         assert entry.diagnostics == "attempt 1 was lost: exit code 1"
-        await case.manager.app_masters._end_surely(entry, AppState.KILLED, "")
+        await case.manager.app_masters.lifecycle.end_surely(entry, AppState.KILLED, "")
         assert entry.diagnostics == ""
 
     run(scenario, tmp_path, None)
@@ -674,8 +669,8 @@ def test_app_that_is_being_taken_care_of_does_not_keep_others_from_it(tmp_path):
     async def scenario(case, engine):
         for number in (1, 2):
             entry = case.running(f"app-{number}")
-            case.manager.app_masters._watched[entry.app_id] = entry
-        first, second = case.manager.app_masters._watched
+            case.manager.app_masters.watch.add(entry)
+        first, second = (entry.app_id for entry in case.manager.app_masters.watch)
         case.clock.advance_to(case.clock.now_s() + 86_400.0)
         case.manager.app_masters._being_checked.add(first)
         case.manager.app_masters.check_apps()

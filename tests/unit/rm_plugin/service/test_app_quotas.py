@@ -45,7 +45,7 @@ def test_an_app_over_the_limit_waits_with_the_reason_until_another_ends(tmp_path
         case.manager.app_masters.check_apps()
         assert case.arbiter.active_count == 1
         await case.manager.changes.make(
-            lambda change: case.manager.app_masters.end_app(change, first, AppState.FAILED, "it failed")
+            lambda change: case.manager.app_masters.lifecycle.end(change, first, AppState.FAILED, "it failed")
         )
         case.manager.app_masters.check_apps()
         await until(lambda: second.attempt == 1)
@@ -97,7 +97,7 @@ def test_an_app_that_waits_still_waits_after_a_restart(tmp_path):
 
 async def end(case, entry) -> None:
     await case.manager.changes.make(
-        lambda change: case.manager.app_masters.end_app(change, entry, AppState.FAILED, "it failed")
+        lambda change: case.manager.app_masters.lifecycle.end(change, entry, AppState.FAILED, "it failed")
     )
 
 
@@ -197,7 +197,7 @@ def test_fairness_counts_from_the_admission_for_rounds_app_masters_and_after_a_r
         await end(case, first)
         await admitted(case, second)
         await until(lambda: second.attempt == 1)
-        _, session = await case.manager.register(registration(second))
+        _, session = await case.manager.sessions.register(registration(second))
         welcome = session._outgoing.get_nowait().registered
         snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
         assert welcome.submitted_at_s == snapshot.standing(second.app_id).submitted_at_s == case.clock.now_s()
@@ -372,11 +372,11 @@ def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_outlives_eve
         key = (month, "user", "default", "v100")
         assert case.manager.usage("", admin) == {key: pytest.approx(200.0)}
         await case.manager.changes.make(
-            lambda change: case.manager.app_masters.end_app(change, entry, AppState.FAILED, "it failed")
+            lambda change: case.manager.app_masters.lifecycle.end(change, entry, AppState.FAILED, "it failed")
         )
         case.clock.advance_to(case.clock.now_s() + 500.0)
         session.close()
-        case.manager.disconnected(entry, session)
+        case.manager.sessions.disconnected(entry, session)
         assert await case.manager.retention.archive_old() == 1
         assert not store.events(app_id=entry.app_id)
         again = ServiceCase(store, policy="tiresias", folder=tmp_path, now_s=case.clock.now_s())

@@ -168,7 +168,7 @@ def test_pause_and_resume_reply_with_the_state_of_the_app(tmp_path):
         asked = await stub.Pause(pb.PauseRequest(app_id=entry.app_id, reason="make room"))
         assert (asked.app_id, asked.state) == (entry.app_id, "RUNNING")
         assert entry.pause_reason
-        await rm.manager.receive(entry, entry.session, pb.AmMessage(id=1, finish=pb.Finish(state="PAUSED")))
+        await rm.manager.sessions.receive(entry, entry.session, pb.AmMessage(id=1, finish=pb.Finish(state="PAUSED")))
         resumed = await stub.Resume(pb.ResumeRequest(app_id=entry.app_id))
         assert (resumed.app_id, resumed.state, entry.attempt) == (entry.app_id, "ACCEPTED", 2)
 
@@ -208,7 +208,7 @@ def test_followed_events_come_as_they_are_written_and_end_with_the_app(tmp_path)
         await until(lambda: "am_registered" in kinds.values())
         assert not watching.done()
         await rm.manager.kill(entry.app_id, "enough", by="root")
-        await rm.manager.receive(entry, entry.session, pb.AmMessage(id=1, finish=pb.Finish(state="KILLED")))
+        await rm.manager.sessions.receive(entry, entry.session, pb.AmMessage(id=1, finish=pb.Finish(state="KILLED")))
         await watching
         assert kinds == {event.sequence: event.kind for event in rm.store.events() if event.app_id == entry.app_id}
 

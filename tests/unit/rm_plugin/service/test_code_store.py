@@ -42,10 +42,10 @@ def archives(tmp_path):
 
 async def end(rm, entry):
     """End an app as its master does."""
-    _, session = await rm.manager.register(registration(entry))
-    await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+    _, session = await rm.manager.sessions.register(registration(entry))
+    await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
     session.close()
-    rm.manager.disconnected(entry, session)
+    rm.manager.sessions.disconnected(entry, session)
 
 
 def later(rm, seconds):
@@ -63,8 +63,8 @@ def registration(entry, **more):
 def test_an_attempt_gets_the_code_unless_it_has_it(tmp_path):
     async def scenario(rm):
         entry = await rm.manager.submit(app(KNOWN), CODE.content)
-        _, first = await rm.manager.register(registration(entry))
-        _, again = await rm.manager.register(registration(entry, has_code=True))
+        _, first = await rm.manager.sessions.register(registration(entry))
+        _, again = await rm.manager.sessions.register(registration(entry, has_code=True))
         return welcome(first).code, welcome(again).code
 
     assert run(tmp_path, scenario) == (CODE.content, b"")
@@ -74,7 +74,7 @@ def test_an_app_with_known_code_need_not_send_it(tmp_path):
     async def scenario(rm):
         await rm.manager.submit(app(KNOWN), CODE.content)
         second = await rm.manager.submit(app(KNOWN))
-        _, session = await rm.manager.register(registration(second))
+        _, session = await rm.manager.sessions.register(registration(second))
         return welcome(session).code
 
     assert run(tmp_path, scenario) == CODE.content

@@ -98,7 +98,7 @@ def test_slow_write_does_not_block_loop(tmp_path):
         rm.store.hold()
         submit = await waits(rm.manager.submit(SPEC))
         async with asyncio.timeout(60):
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.5)))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(progress=0.5)))
             await rm.manager.recorder.read_events(0, "", 10)
         assert entry.progress == 0.5
         rm.store.let_go()
@@ -141,7 +141,7 @@ def test_registration_waits_for_its_write(tmp_path):
         entry = await rm.manager.submit(SPEC)
         await broken(rm)
         message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
-        register = await waits(rm.manager.register(message))
+        register = await waits(rm.manager.sessions.register(message))
         assert (entry.session, entry.state) == (None, AppState.ACCEPTED)
         rm.store.trouble = ""
         _, session = await register
@@ -155,7 +155,7 @@ def test_registration_with_broken_stream_leaves_no_session(tmp_path):
         entry = await rm.manager.submit(SPEC)
         rm.store.hold()
         message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
-        register = await waits(rm.manager.register(message))
+        register = await waits(rm.manager.sessions.register(message))
         register.cancel()
         await asyncio.sleep(0.02)
         rm.store.let_go()
@@ -195,7 +195,7 @@ def test_stored_message_is_acknowledged_after_its_write(tmp_path, which):
         message, kind = kept_messages(lease_ids)[which]
         await broken(rm)
         before = rm.kinds
-        receive = await waits(rm.manager.receive(entry, session, message))
+        receive = await waits(rm.manager.sessions.receive(entry, session, message))
         assert (acknowledged(session), rm.kinds, entry.state) == ([], before, AppState.RUNNING)
         assert {lease.state for lease in rm.arbiter.table.of_app(entry.app_id)} == {LeaseState.GRANTED}
         rm.store.trouble = ""
@@ -204,7 +204,7 @@ def test_stored_message_is_acknowledged_after_its_write(tmp_path, which):
         assert kind in rm.kinds[len(before) :]
         # It comes again after a break of the session, and is only acknowledged.
         written = rm.kinds
-        await rm.manager.receive(entry, session, message)
+        await rm.manager.sessions.receive(entry, session, message)
         assert (acknowledged(session), rm.kinds) == ([1], written)
 
     run(tmp_path, scenario)
@@ -373,14 +373,14 @@ def test_registration_cancelled_in_effect_leaves_no_session(tmp_path, monkeypatc
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
         message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
-        register = asyncio.ensure_future(rm.manager.register(message))
-        greet = rm.manager._greet
+        register = asyncio.ensure_future(rm.manager.sessions.register(message))
+        greet = rm.manager.sessions._greet
 
         def cancelled_now(*arguments):
             greet(*arguments)
             register.cancel()
 
-        monkeypatch.setattr(rm.manager, "_greet", cancelled_now)
+        monkeypatch.setattr(rm.manager.sessions, "_greet", cancelled_now)
         with suppress(asyncio.CancelledError):
             await register
         assert register.cancelled()

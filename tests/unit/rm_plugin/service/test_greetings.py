@@ -27,7 +27,7 @@ def test_proof_is_for_one_app_one_nonce_and_one_token(tmp_path):
     async def scenario():
         async with memory_service(tmp_path) as rm:
             entry, greeting = await greeted(rm)
-            proof = (await rm.manager.greet(greeting)).proof
+            proof = (await rm.manager.sessions.greet(greeting)).proof
             token = known_token(entry)
             assert is_rm_proof(proof, token, entry.app_id, "once")
             assert not is_rm_proof(proof, token, entry.app_id, "twice")
@@ -52,7 +52,7 @@ def test_attempt_that_is_unknown_or_over_is_refused_at_once(tmp_path, changes, w
         async with memory_service(tmp_path) as rm:
             _, greeting = await greeted(rm, **changes)
             with pytest.raises(InputError, match=words):
-                await rm.manager.greet(greeting)
+                await rm.manager.sessions.greet(greeting)
 
     asyncio.run(scenario())
 
@@ -97,8 +97,8 @@ def test_stranger_who_greets_learns_no_ids_or_names_of_apps(tmp_path):
             # By name, nearly by name or id, and in a way that would list all.
             for guess in (SPEC.name, SPEC.name + "s", entry.app_id + "0", "x"):
                 for told in (
-                    rm.manager.greet(pb.Greeting(app_id=guess)),
-                    rm.manager.register(pb.Register(app_id=guess)),
+                    rm.manager.sessions.greet(pb.Greeting(app_id=guess)),
+                    rm.manager.sessions.register(pb.Register(app_id=guess)),
                 ):
                     with pytest.raises(InputError) as refused:
                         await told
@@ -113,17 +113,17 @@ def test_app_master_that_registers_without_end_is_told_to_wait_and_writes_no_mor
             entry, _ = await rm.registered(SPEC)
             other, _ = await rm.registered(SPEC)
             for _ in range(int(MAX_REGISTRATIONS) - 1):
-                await rm.manager.register(registration(entry))
+                await rm.manager.sessions.register(registration(entry))
             events = len(rm.kinds)
             for attempt in (entry.attempt, entry.attempt + 1):
                 with pytest.raises(UnreachableError, match="too many sessions"):
-                    await rm.manager.register(registration(entry, attempt=attempt))
+                    await rm.manager.sessions.register(registration(entry, attempt=attempt))
             # A stranger without the token takes nothing of its budget, and another app has its own.
             with pytest.raises(InputError, match="the token is not this app's"):
-                await rm.manager.register(registration(entry, token="guessed"))
+                await rm.manager.sessions.register(registration(entry, token="guessed"))
             assert len(rm.kinds) == events
-            await rm.manager.register(registration(other))
+            await rm.manager.sessions.register(registration(other))
             rm.clock.advance_to(rm.clock.now_s() + 1.0)
-            await rm.manager.register(registration(entry))
+            await rm.manager.sessions.register(registration(entry))
 
     asyncio.run(scenario())

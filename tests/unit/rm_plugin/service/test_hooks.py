@@ -57,7 +57,7 @@ def quick(monkeypatch):
 
 async def ended(rm, state="FINISHED", **finish):
     entry, session = await rm.registered(app("mine"))
-    await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state=state, **finish)))
+    await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state=state, **finish)))
     return entry
 
 
@@ -81,7 +81,7 @@ def test_killed_app_is_an_end_and_a_paused_one_is_not(tmp_path):
     async def scenario(rm, receiver):
         entry, session = await rm.registered(app("mine"))
         await rm.manager.pause(entry.app_id)
-        await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="PAUSED")))
+        await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="PAUSED")))
         assert entry.state is AppState.PAUSED
         await rm.manager.kill(entry.app_id, "no longer wanted")
         await until(lambda: bool(receiver.got))
@@ -139,7 +139,7 @@ def test_end_that_cannot_be_written_is_not_sent(tmp_path):
         entry, session = await rm.registered(app("mine"))
         rm.store.trouble = "disk full"
         message = pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED"))
-        waiting = asyncio.ensure_future(rm.manager.receive(entry, session, message))
+        waiting = asyncio.ensure_future(rm.manager.sessions.receive(entry, session, message))
         await asyncio.sleep(0.05)
         assert receiver.got == []
         rm.store.trouble = ""

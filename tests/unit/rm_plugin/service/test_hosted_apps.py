@@ -17,13 +17,14 @@ from am.app import App
 from am.app_view import view_to_bytes
 from am.journal import Journal
 from am.journal_store import EmptyJournal
+from rm_plugin.service import app_masters
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.host_process import HOST_COMMAND, HostLostError, HostProcess
 from rm_plugin.service.memory_service import until
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
 from themis.cluster import Cluster, Machine
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.lifecycle import WAITING, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.app_status import shown_state
@@ -79,7 +80,7 @@ def test_round_decides_the_same_with_the_host_and_with_app_masters(tmp_path, pol
             service.clock.advance_to(NOW_S + 10.0 * number)
             entry = await service.manager.submit(spec)
             if app_masters == "at_submit":
-                entry, session = await service.manager.register(registration(entry))
+                entry, session = await service.manager.sessions.register(registration(entry))
                 speakers.append(asyncio.ensure_future(negotiate(service, entry, session, tmp_path)))
                 # It reads the welcome, and sets its clock by it, before the time goes on.
                 await until(session._outgoing.empty)
@@ -140,7 +141,7 @@ def test_app_master_starts_with_the_first_grant_and_takes_over(tmp_path):
         assert entry.app_id not in service.manager.hosted
         # Until it registers, the app is asked for nothing.
         assert service.arbiter._apps[entry.app_id].silent
-        await service.manager.register(registration(entry))
+        await service.manager.sessions.register(registration(entry))
         assert (entry.state, entry.attempt) == (AppState.RUNNING, 1)
         assert not service.arbiter._apps[entry.app_id].silent
         (message,) = [entry.session._outgoing.get_nowait() for _ in range(1)]
@@ -218,7 +219,7 @@ def test_check_looks_at_no_hosted_app(tmp_path, monkeypatch):
         await until(lambda: len(service.launcher.launched) == len(_winners(service)))
         looked = []
         monkeypatch.setattr(
-            service.manager.app_masters, "_due_action", lambda entry, now_s, overdue: looked.append(entry.app_id)
+            service.manager.app_masters.watch, "_due", lambda entry, now_s, overdue: looked.append(entry.app_id)
         )
         service.manager.app_masters.check_apps()
         assert set(looked) == _winners(service) != {entry.app_id for entry in apps}
@@ -230,12 +231,12 @@ def test_check_looks_at_no_hosted_app(tmp_path, monkeypatch):
 def test_cluster_is_one_message_until_it_changes(tmp_path):
     async def scenario():
         service = case(tmp_path, cluster=BIG)
-        before = service.manager._registered_cluster()
-        assert service.manager._registered_cluster() is before
+        before = service.manager.live_cluster.registered()
+        assert service.manager.live_cluster.registered() is before
         service.arbiter.machine_lost("m1", now_s=NOW_S, reason="a test")
-        after = service.manager._registered_cluster()
+        after = service.manager.live_cluster.registered()
         assert (before.gpus_available, after.gpus_available) == (16, 12)
-        assert service.manager._registered_cluster() is after
+        assert service.manager.live_cluster.registered() is after
         await service.manager.hosted.close()
 
     run(scenario())
@@ -440,7 +441,7 @@ class TestResting:
         entry = await service.manager.submit(spec)
         await service.rounds._play(["test"])
         await until(lambda: bool(service.launcher.launched))
-        entry, session = await service.manager.register(registration(entry))
+        entry, session = await service.manager.sessions.register(registration(entry))
         leases = [lease.lease_id for lease in service.arbiter.table.of_app(entry.app_id)]
         await service.send(entry, session, release=pb.Release(lease_ids=leases, reason="the test"))
         while not session._outgoing.empty():
@@ -475,10 +476,10 @@ class TestResting:
             assert (entry.state, entry.session, entry.app_id in service.manager.hosted) == ("ACCEPTED", None, True)
             assert shown_state(app_status(service.manager, entry, whole=True)) == WAITING
             with pytest.raises(InputError, match="over"):
-                await service.manager.register(registration(entry))
+                await service.manager.sessions.register(registration(entry))
             await service.rounds._play(["test"])
             await until(lambda: len(service.launcher.launched) == 2)
-            await service.manager.register(registration(entry))
+            await service.manager.sessions.register(registration(entry))
             assert (entry.state, entry.attempt, entry.resting_view) == ("RUNNING", 2, b"")
             assert not entry.attempt_losses.failed_at_s
             service.check()
@@ -552,6 +553,32 @@ class TestResting:
             await service.manager.resume(entry.app_id)
             await until(lambda: len(service.launcher.launched) == 2)
             service.check()
+            await service.manager.hosted.close()
+
+        run(scenario())
+
+    def test_attempt_after_a_pause_starts_after_the_late_kill_of_the_rested_one(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.3)
+
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            kill, failures = service.launcher.kill, [UnreachableError("the engine is unavailable")]
+
+            async def kill_later(app_id):
+                if failures:
+                    raise failures.pop()
+                await kill(app_id)
+
+            service.launcher.kill = kill_later
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            await until(lambda: not failures)
+            await service.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            await service.manager.resume(entry.app_id)
+            await until(lambda: len(service.launcher.launched) == 2)
+            await asyncio.sleep(0.4)
+            assert entry.app_id in service.launcher.living
             await service.manager.hosted.close()
 
         run(scenario())

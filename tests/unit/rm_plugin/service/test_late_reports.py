@@ -138,11 +138,15 @@ def test_rounds_in_a_row_ask_an_app_once_unless_it_has_news(tmp_path):
             assert await is_asked()
             assert not await is_asked()
             assert not await is_asked()
-            await rm.manager.receive(entry, session, pb.AmMessage(id=100, heartbeat=pb.Heartbeat(unmet_gpus=1)))
+            await rm.manager.sessions.receive(
+                entry, session, pb.AmMessage(id=100, heartbeat=pb.Heartbeat(unmet_gpus=1))
+            )
             assert await is_asked()
-            await rm.manager.receive(entry, session, pb.AmMessage(id=101, heartbeat=pb.Heartbeat(unmet_gpus=1)))
+            await rm.manager.sessions.receive(
+                entry, session, pb.AmMessage(id=101, heartbeat=pb.Heartbeat(unmet_gpus=1))
+            )
             assert not await is_asked()
-            rm.clock.advance_to(rm.clock.now_s() + rm.manager.heartbeat_s() + 0.1)
+            rm.clock.advance_to(rm.clock.now_s() + rm.manager.app_masters.heartbeat_s() + 0.1)
             assert await is_asked()
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
@@ -158,10 +162,10 @@ def test_news_that_come_while_others_answer_are_asked_for(tmp_path):
             round_id = rm.arbiter._next_round_id
             playing = asyncio.ensure_future(rm.rounds._play(["test"]))
             await until(lambda: its_session._reports and other_session._reports)
-            await rm.manager.receive(early, its_session, _says_no_demand(early, round_id))
+            await rm.manager.sessions.receive(early, its_session, _says_no_demand(early, round_id))
             news = pb.AmMessage(id=2, heartbeat=pb.Heartbeat(unmet_gpus=1))
-            await rm.manager.receive(early, its_session, news)
-            await rm.manager.receive(late, other_session, _says_no_demand(late, round_id))
+            await rm.manager.sessions.receive(early, its_session, news)
+            await rm.manager.sessions.receive(late, other_session, _says_no_demand(late, round_id))
             await playing
             again = asyncio.ensure_future(rm.rounds._play(["test"]))
             await until(lambda: its_session._reports)
@@ -180,9 +184,11 @@ def test_app_is_asked_once_it_gives_gpus_back_or_registers(tmp_path, is_new):
             snapshot, _ = rm.arbiter.begin_round(rm.clock.now_s())
             rm.rounds._last_reports.take(snapshot, {entry.app_id: _wanting(entry.app_id, snapshot.round_id)})
             if is_new:
-                rm.manager._take_session(entry, session)
+                rm.manager.sessions._take_session(entry, session)
             else:
-                await rm.manager.receive(entry, session, pb.AmMessage(id=5, release=pb.Release(reason="unused")))
+                await rm.manager.sessions.receive(
+                    entry, session, pb.AmMessage(id=5, release=pb.Release(reason="unused"))
+                )
             assert not rm.rounds._last_reports.recent(snapshot, [entry.app_id], 1.0, RhoOf.NO_APP)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
@@ -215,7 +221,7 @@ def test_late_app_gets_gpus_by_its_last_report(tmp_path):
             wanted = _wanting(entry.app_id, snapshot.round_id)
             rm.rounds._last_reports.take(snapshot, {entry.app_id: wanted})
             # Longer ago than a heartbeat, so that the round asks.
-            rm.clock.advance_to(snapshot.now_s + rm.manager.heartbeat_s() + 0.1)
+            rm.clock.advance_to(snapshot.now_s + rm.manager.app_masters.heartbeat_s() + 0.1)
             rm.arbiter.close_gpus(frozenset())
             rm.rounds.trigger("test")
             await until(lambda: bool(rm.arbiter.table.live))

@@ -145,7 +145,7 @@ class TestKills:
     def test_kill_of_an_ended_app_changes_nothing(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
             kinds = rm.kinds
             assert await rm.manager.kill(entry.app_id, "late") is entry
             assert (entry.state, entry.kill_reason, rm.kinds) == (AppState.FINISHED, "", kinds)
@@ -189,7 +189,7 @@ class TestRegistration:
             entry = await rm.manager.submit(app("mine"))
             await grant(rm, entry, 2)
             rm.clock.advance_to(1_010.0)
-            _, session = await rm.manager.register(registration(entry))
+            _, session = await rm.manager.sessions.register(registration(entry))
             (welcome,) = sent(session)
             (first, second) = welcome.registered.leases.leases
             assert {(lease.machine_id, lease.gpu_index) for lease in (first, second)} == {("m0", 0), ("m0", 1)}
@@ -218,7 +218,7 @@ class TestRegistration:
         async def scenario(rm):
             entry, first = await rm.registered(app("mine"))
             rm.arbiter.machine_lost("m0", now_s=rm.clock.now_s(), reason="gone")
-            _, second = await rm.manager.register(registration(entry))
+            _, second = await rm.manager.sessions.register(registration(entry))
             welcomes = [sent(session)[0].registered for session in (first, second)]
             assert [welcome.gpus_available for welcome in welcomes] == [4, 0]
 
@@ -228,7 +228,7 @@ class TestRegistration:
         async def scenario(rm):
             entry = await rm.manager.submit(app("mine"))
             known = registration(entry, page_url=f"http://127.0.0.1:9/{'s' * 32}/")
-            await rm.manager.register(known, "ipv4:192.0.2.7:40000")
+            await rm.manager.sessions.register(known, "ipv4:192.0.2.7:40000")
             assert entry.page_url == ""
             assert "127.0.0.1:9" in caplog.text
             assert "sss" not in caplog.text
@@ -241,9 +241,9 @@ class TestRegistration:
     ):
         async def scenario(rm):
             entry = await rm.manager.submit(app("mine"))
-            rm.manager._lock = LosableLock(left)
+            rm.manager.sessions._lock = LosableLock(left)
             with pytest.raises(answer):
-                await rm.manager.register(registration(entry, token="of the next one", attempt=2))
+                await rm.manager.sessions.register(registration(entry, token="of the next one", attempt=2))
 
         run(tmp_path, scenario)
 
@@ -252,7 +252,7 @@ class TestRegistration:
             entry = await rm.manager.submit(app("mine"))
             rm.rounds._reasons.clear()
             known = {"pid": 99, "page_url": "http://there/", "engine_id": "yarn-1"}
-            await rm.manager.register(registration(entry, **known))
+            await rm.manager.sessions.register(registration(entry, **known))
             assert (entry.pid, entry.page_url, entry.engine_id) == tuple(known.values())
             assert (entry.registered_attempt, entry.state) == (1, AppState.RUNNING)
             (stored,) = rm.store.apps()
@@ -266,7 +266,7 @@ class TestRegistration:
             first = await rm.manager.submit(app("first"))
             second = await rm.manager.submit(app("second"))
             assert (first.attempt, second.attempt) == (1, 0)
-            await rm.manager.register(registration(first))
+            await rm.manager.sessions.register(registration(first))
             await until(lambda: second.attempt == 1)
 
         run(tmp_path, scenario, am_starts_at_once=1)
@@ -277,7 +277,7 @@ class TestRegistration:
             await grant(rm, entry, 3)
             first, second, third = rm.arbiter.table.of_app(entry.app_id)
             await rm.manager.changes.make(lambda change: change.leases(rm.arbiter.table.expire([first, second])))
-            await rm.manager.register(registration(entry, held_lease_ids=[first.lease_id]))
+            await rm.manager.sessions.register(registration(entry, held_lease_ids=[first.lease_id]))
             held = {lease.lease_id for lease in rm.arbiter.table.of_app(entry.app_id)}
             assert held == {first.lease_id, third.lease_id}
 
@@ -287,7 +287,7 @@ class TestRegistration:
         async def scenario(rm):
             entry, _ = await rm.registered(app("mine"))
             rm.launcher.restarted[entry.app_id] = 2
-            await rm.manager.register(registration(entry, attempt=2, pid=5))
+            await rm.manager.sessions.register(registration(entry, attempt=2, pid=5))
             assert rm.kinds[-3:] == ["am_lost", "am_started", "am_registered"]
             assert (entry.attempt, entry.registered_attempt) == (2, 2)
 
@@ -296,9 +296,9 @@ class TestRegistration:
     def test_new_session_ends_the_former_one(self, tmp_path):
         async def scenario(rm):
             entry, first = await rm.registered(app("mine"))
-            _, second = await rm.manager.register(registration(entry))
+            _, second = await rm.manager.sessions.register(registration(entry))
             assert (first.closed, second.closed, entry.session) == (True, False, second)
-            rm.manager.disconnected(entry, first)
+            rm.manager.sessions.disconnected(entry, first)
             assert entry.session is second
 
         run(tmp_path, scenario)
@@ -307,7 +307,7 @@ class TestRegistration:
         async def scenario(rm):
             entry, _ = await rm.registered(app("mine"))
             await rm.manager.kill(entry.app_id, "unwanted")
-            _, session = await rm.manager.register(registration(entry))
+            _, session = await rm.manager.sessions.register(registration(entry))
             assert bodies(session) == ["registered", "shut_down"]
             assert all(each.silent for each in rm.arbiter.begin_round(rm.clock.now_s())[0].apps)
 
@@ -321,7 +321,7 @@ class TestMessages:
             other, _ = await rm.registered(app("other"))
             rm.clock.advance_to(1_020.0)
             sent(session)
-            await rm.manager.receive(entry, session, pb.AmMessage(id=3, heartbeat=heartbeat()))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=3, heartbeat=heartbeat()))
             (answer,) = sent(session)
             contention = rm.arbiter.contention(entry.app_id, 1_020.0)
             expected = pb.Acknowledge(
@@ -344,7 +344,7 @@ class TestMessages:
             assert rm.manager.app_masters.count == 1
             for count in (500, 1_000, 1):
                 monkeypatch.setattr(AppMasters, "count", count)
-                await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
+                await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
                 told_s = sent(session)[-1].acknowledge.heartbeat_s
                 assert told_s == pytest.approx(max(1.0, count / 500) * settings.heartbeat_s)
 
@@ -354,7 +354,7 @@ class TestMessages:
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
             sent(session)
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
             acknowledge = sent(session)[-1].acknowledge
             assert (math.isnan(acknowledge.contention), acknowledge.active_apps) == (True, 0)
 
@@ -366,7 +366,7 @@ class TestMessages:
             sent(session)
             for number in (1, 2):
                 message = pb.AmMessage(id=number, job_event=pb.JobEvent(job_id="job-0", kind="round_started"))
-                await rm.manager.receive(entry, session, message)
+                await rm.manager.sessions.receive(entry, session, message)
             assert (entry.refused_messages, bodies(session)) == (2, ["acknowledge"] * 2)
             assert "round_started" not in rm.kinds
 
@@ -376,12 +376,12 @@ class TestMessages:
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
             rm.rounds._reasons.clear()
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
             assert (entry.progress, reasons(rm)) == (0.5, ["demand"])
-            await rm.manager.receive(entry, session, pb.AmMessage(id=2, finish=pb.Finish(state="FINISHED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=2, finish=pb.Finish(state="FINISHED")))
             late = heartbeat()
             late.progress = 0.75
-            await rm.manager.receive(entry, session, pb.AmMessage(id=3, heartbeat=late))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=3, heartbeat=late))
             assert entry.heartbeat.progress == 0.5
             assert (entry.heartbeat.unmet_gpus, app_status(rm.manager, entry, whole=False).gpus_unmet) == (2, 0)
 
@@ -393,7 +393,7 @@ class TestMessages:
             entry.grant_limit = GrantLimit(gpus=0, wanted_gpus=1, until_s=2_000.0)
             message = heartbeat()
             message.headroom_gpus = 1
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=message))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=message))
             assert entry.grant_limit.at(rm.clock.now_s()) is None
 
         run(tmp_path, scenario)
@@ -402,7 +402,7 @@ class TestMessages:
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
             future = session.expect_bid(3)
-            await rm.manager.receive(
+            await rm.manager.sessions.receive(
                 entry, session, pb.AmMessage(id=1, bid=pb.Bid(round_id=3, empty_value=0.1, prepare_ms=1.0))
             )
             assert (session.bid_prepare_ms, (await future).app_id) == (1.0, entry.app_id)
@@ -414,9 +414,9 @@ class TestMessages:
             entry, session = await rm.registered(app("mine"))
             event = pb.JobEvent(job_id="job-0", kind="checkpoint", time_s=1_001.5, detail='{"iteration": 5}')
             for number in (4, 4, 3):
-                await rm.manager.receive(entry, session, pb.AmMessage(id=number, job_event=event))
+                await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=number, job_event=event))
             untimed = pb.JobEvent(job_id="job-0", kind="checkpoint", detail='{"iteration": 6}')
-            await rm.manager.receive(entry, session, pb.AmMessage(id=5, job_event=untimed))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=5, job_event=untimed))
             kept = [(each.time_s, each.detail) for each in rm.store.events() if each.kind == "checkpoint"]
             assert kept == [
                 (1_001.5, {"job_id": "job-0", "iteration": 5}),
@@ -430,10 +430,10 @@ class TestMessages:
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
             event = pb.JobEvent(job_id="job-0", kind="checkpoint", detail='{"iteration": 5}')
-            await rm.manager.receive(entry, session, pb.AmMessage(id=9, job_event=event))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=9, job_event=event))
             rm.launcher.restarted[entry.app_id] = 2
-            _, session = await rm.manager.register(registration(entry, attempt=2))
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, job_event=event))
+            _, session = await rm.manager.sessions.register(registration(entry, attempt=2))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, job_event=event))
             assert rm.kinds.count("checkpoint") == 2
 
         run(tmp_path, scenario)
@@ -449,13 +449,13 @@ class TestMessages:
                 await rm.manager.kill(entry.app_id, unwanted)
             rm.clock.advance_to(1_030.0)
             end = pb.Finish(state="FINISHED", diagnostics="well", best="job-1", jobs=heartbeat().jobs)
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=end))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=end))
             restored = AppEntry.restored(next(iter(rm.store.apps())))
             for each in (entry, restored):
                 assert (each.state, each.diagnostics, each.best_job) == (state, diagnostics, "job-1")
                 assert (each.finished_at_s, each.gpu_time_s) == (1_030.0, 60.0)
             assert rm.arbiter.table.of_app(entry.app_id) == []
-            await rm.manager.receive(entry, session, pb.AmMessage(id=2, finish=pb.Finish(state="FAILED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=2, finish=pb.Finish(state="FAILED")))
             assert entry.state is state
 
         run(tmp_path, scenario)
@@ -463,7 +463,7 @@ class TestMessages:
     def test_app_whose_session_breaks_is_not_asked(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
-            rm.manager.disconnected(entry, session)
+            rm.manager.sessions.disconnected(entry, session)
             assert entry.session is None
             (shown,) = rm.arbiter.begin_round(rm.clock.now_s())[0].apps
             assert shown.silent
@@ -509,7 +509,7 @@ class TestLogs:
         async def whole(rm):
             rm.manager._fetch_logs = fetch
             entry = await rm.manager.submit(app("mine"))
-            _, session = await rm.manager.register(registration(entry, page_url="http://there/"))
+            _, session = await rm.manager.sessions.register(registration(entry, page_url="http://there/"))
             await scenario(rm, entry, session, fetched)
 
         run(tmp_path, whole)
@@ -533,7 +533,7 @@ class TestLogs:
                 raise ArchiveError("no space")
 
             rm.manager._fetch_logs = full
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
             await until(lambda: fetched == [""])
             assert await rm.manager.fetch_logs(entry) == tmp_path / "apps" / entry.app_id
             assert not entry.logs_whole
@@ -546,7 +546,7 @@ class TestLogs:
     def test_logs_of_an_ended_app_are_fetched_once_and_not_from_its_page(self, tmp_path):
         async def scenario(rm, entry, session, fetched):
             await rm.manager.fetch_logs(entry)
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
             await until(lambda: entry.logs_whole)
             rm.clock.advance_to(1_100.0)
             await rm.manager.fetch_logs(entry)
@@ -559,9 +559,9 @@ class TestLogs:
 async def ended(rm, name):
     """An app that finished, and whose app master is gone."""
     entry, session = await rm.registered(app(name))
-    await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+    await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
     session.close()
-    rm.manager.disconnected(entry, session)
+    rm.manager.sessions.disconnected(entry, session)
     return entry
 
 

@@ -158,7 +158,7 @@ def test_long_diagnostics_are_truncated():
 def test_finish_of_old_attempt_does_not_end_next_one():
     async def scenario(case, entry, session):
         case.launcher.restarted[entry.app_id] = 2
-        await case.manager.register(registration(entry, attempt=2))
+        await case.manager.sessions.register(registration(entry, attempt=2))
         await case.send(entry, session, finish=finish())
         assert entry.state is AppState.RUNNING
         assert entry.attempt == 2
@@ -185,7 +185,7 @@ def test_invalid_registration_is_refused_and_changes_nothing(changes):
     async def scenario(case, entry, session):
         before = (entry.stored(), entry.session, entry.page_url)
         with pytest.raises(InputError) as refused:
-            await case.manager.register(registration(entry, **changes))
+            await case.manager.sessions.register(registration(entry, **changes))
         assert len(str(refused.value)) < 1_000
         assert (entry.stored(), entry.session, entry.page_url) == before
 
@@ -196,7 +196,7 @@ def test_app_that_was_not_started_cannot_register():
     async def scenario(case, entry, session):
         entry.update(state=AppState.SUBMITTED, attempt=0)
         with pytest.raises(InputError):
-            await case.manager.register(registration(entry))
+            await case.manager.sessions.register(registration(entry))
         entry.update(state=AppState.RUNNING, attempt=1)
 
     run(scenario)

@@ -49,7 +49,7 @@ def test_status_has_the_apps_the_machines_and_the_troubles(tmp_path):
         assert (status.limits, status.standbys) == (["the queue is full"], ["second"])
         assert [(node.machine_id, node.state) for node in status.nodes] == [("m0", "usable")]
         assert (status.store_trouble, status.engine_trouble) == ("", "")
-        rm.manager.app_masters.engine_is_away(True)
+        rm.manager.app_masters.watch.engine_is_away(True)
         status = await admin.Status(pb.RmStatusRequest(), None)
         assert status.engine_trouble.startswith("the engine does not answer")
 

@@ -44,7 +44,7 @@ async def grant(rm, entry, gpus):
 
 
 async def finish(rm, entry, session, state="PAUSED", number=1):
-    await rm.manager.receive(entry, session, pb.AmMessage(id=number, finish=pb.Finish(state=state)))
+    await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=number, finish=pb.Finish(state=state)))
 
 
 async def paused(rm, spec=None):
@@ -86,11 +86,11 @@ class TestPause:
     def test_paused_app_wants_nothing_and_shows_no_running_job(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
             await rm.manager.pause(entry.app_id)
             await finish(rm, entry, session, number=2)
             late = pb.AmMessage(id=3, heartbeat=heartbeat())
-            await rm.manager.receive(entry, session, late)
+            await rm.manager.sessions.receive(entry, session, late)
             assert entry.heartbeat.unmet_gpus == 0
             assert [(job.state, job.gpus) for job in entry.jobs] == [("WAITING", 0)]
             status = app_status(rm.manager, entry, whole=True)
@@ -280,7 +280,7 @@ class TestPauseInAnEngine:
             entry, _session = await rm.registered(app("mine"))
             await rm.manager.pause(entry.app_id)
             rm.launcher.restarted[entry.app_id] = 2
-            _, session = await rm.manager.register(registration(entry, attempt=2, pid=4712))
+            _, session = await rm.manager.sessions.register(registration(entry, attempt=2, pid=4712))
             assert [message.pause for message in shut_downs(session)] == [True]
             await until(lambda: entry.state is AppState.PAUSED)
             assert not rm.launcher.living
@@ -325,7 +325,7 @@ class TestResume:
             rm.clock.advance_to(rm.clock.now_s() + 500.0)
             await rm.manager.resume(entry.app_id)
             assert entry.arrived_at_s == entry.submitted_at_s + 500.0
-            again, session = await rm.manager.register(registration(entry))
+            again, session = await rm.manager.sessions.register(registration(entry))
             welcome = session._outgoing.get_nowait().registered
             assert welcome.now_s - welcome.submitted_at_s == pytest.approx(100.0)
             assert again.state is AppState.RUNNING
@@ -386,7 +386,7 @@ class TestRestart:
             async with memory_service(tmp_path, store=rm.store, clock=rm.clock) as after:
                 after.launcher.living = living
                 await after.manager.app_masters.recover()
-                entry, session = await after.manager.register(registration(after.entries.get(entry.app_id)))
+                entry, session = await after.manager.sessions.register(registration(after.entries.get(entry.app_id)))
                 (message,) = shut_downs(session)
                 assert (message.pause, message.reason) == (True, "paused by carol")
                 if stops:

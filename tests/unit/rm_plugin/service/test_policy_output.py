@@ -50,7 +50,9 @@ def played(policy, specs, see, cluster=HYBRID, **settings):
     async def scenario():
         case = ServiceCase(MemoryStore(), policy=policy, cluster=cluster, report_deadline_s=5.0, **settings)
         case.recorder.record("rm_started", detail={"policy": policy})
-        sessions = [await case.manager.register(registration(await case.manager.submit(spec))) for spec in specs]
+        sessions = [
+            await case.manager.sessions.register(registration(await case.manager.submit(spec))) for spec in specs
+        ]
 
         def reports(round_id, body):
             for entry, session in sessions if body == "rho" else ():

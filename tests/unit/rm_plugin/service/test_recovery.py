@@ -101,12 +101,12 @@ class TestSeveralApps:
 
     def test_adopted_app_may_register_with_its_token_only(self, tmp_path, monkeypatch):
         async def check(rm, apps):
-            entry, session = await rm.manager.register(registration(apps["again"]))
+            entry, session = await rm.manager.sessions.register(registration(apps["again"]))
             assert entry.session is session
             with pytest.raises(Exception, match="the token is not this app's"):
-                await rm.manager.register(registration(apps["again"], token="x"))
+                await rm.manager.sessions.register(registration(apps["again"], token="x"))
             with pytest.raises(Exception, match="this attempt is over"):
-                await rm.manager.register(registration(apps["gone"], attempt=1))
+                await rm.manager.sessions.register(registration(apps["gone"], attempt=1))
 
         self.after_restart(tmp_path, check, monkeypatch)
 
@@ -164,7 +164,7 @@ def test_silence_limit_is_that_of_app_masters_that_registered_or_start(tmp_path,
         async with memory_service(tmp_path, am_expiry_s=30.0, am_start_s=300.0) as rm:
             entry = await rm.manager.submit(app("mine"))
             if registered:
-                await rm.manager.register(registration(entry))
+                await rm.manager.sessions.register(registration(entry))
             rm.clock.advance_to(rm.clock.now_s() + silent_s)
             rm.manager.app_masters.check_apps()
             await until(lambda: not rm.manager.app_masters._being_checked)
@@ -182,9 +182,9 @@ def test_app_master_that_yarn_may_start_again_has_the_time_of_a_start(tmp_path, 
     async def scenario():
         async with memory_service(tmp_path, am_expiry_s=30.0, am_start_s=300.0) as rm:
             masters = rm.manager.app_masters
-            masters.settings = masters.settings.model_copy(update={"engine": "yarn"})
+            masters.watch.settings = masters.settings.model_copy(update={"engine": "yarn"})
             entry, session = await rm.registered(app("mine"))
-            rm.manager.disconnected(entry, session)
+            rm.manager.sessions.disconnected(entry, session)
             rm.clock.advance_to(rm.clock.now_s() + silent_s)
             masters.check_apps()
             await until(lambda: not masters._being_checked)
@@ -246,7 +246,7 @@ def test_app_fails_once_its_last_attempt_is_lost(tmp_path, attempts):
             for number in range(1, attempts + 1):
                 await until(lambda number=number: entry.attempt == number and entry.app_id in rm.launcher.living)
                 assert not entry.ended
-                await rm.manager.register(registration(entry))
+                await rm.manager.sessions.register(registration(entry))
                 await rm.launcher.end(entry.app_id, 7)
                 rm.clock.advance_to(rm.clock.now_s() + attempt_losses.FIRST_DELAY_S)
                 rm.manager.app_masters.check_apps()
@@ -271,7 +271,7 @@ def test_loss_whose_next_attempt_did_not_start_is_counted_once(tmp_path):
             await rm.manager.app_masters.recover()
             entry = rm.entries.get("mine")
             await until(lambda: entry.attempt == 2)
-            await rm.manager.register(registration(entry))
+            await rm.manager.sessions.register(registration(entry))
             await rm.launcher.end(entry.app_id, 7)
             await until(lambda: entry.ended)
             assert entry.diagnostics == "its app master was lost 2 times, at last: exit code 7"
@@ -291,7 +291,7 @@ def test_orderly_stop_costs_no_attempt(tmp_path):
                     await rm.manager.app_masters.recover()
                 (entry,) = rm.entries
                 await until(lambda entry=entry, start=start: entry.attempt == start)
-                await rm.manager.register(registration(entry))
+                await rm.manager.sessions.register(registration(entry))
             assert entry.state is AppState.RUNNING
 
     run(scenario)
@@ -309,7 +309,7 @@ def test_events_of_one_app_tell_its_whole_life(tmp_path):
                 {"finish": pb.Finish(state="FINISHED", diagnostics="well")},
             ]
             for number, body in enumerate(messages, start=1):
-                await rm.manager.receive(entry, session, pb.AmMessage(id=number, **body))
+                await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=number, **body))
             reported = [(event.kind, event.time_s, event.detail) for event in rm.store.events(app_id=entry.app_id)]
             on_gpu = {"lease_id": lease.lease_id, "gpu": "m0/0", "expires_at_s": 1600.0}
             submitted = {

@@ -196,7 +196,7 @@ def test_round_events_with_app_id_are_no_rounds():
             case.recorder.record("round_started", app_id=entry.app_id, detail=detail)
             case.recorder.record("lease_granted", app_id=entry.app_id, detail={"lease_id": [1]})
         again = ServiceCase(store)
-        await again.manager.register(registration(again.entries.get("mine")))
+        await again.manager.sessions.register(registration(again.entries.get("mine")))
         await again.round()
         started = [event for event in again.recorder.events(0, "", 99) if event.kind == "round_started"]
         assert started[-1].detail["round_id"] == 1

@@ -31,12 +31,12 @@ async def ended(rm, count, first=1):
     """Apps that finished, one a second."""
     for number in range(first, first + count):
         entry = await rm.manager.submit(app(f"app-of-{number}"))
-        _, session = await rm.manager.register(registration(entry))
+        _, session = await rm.manager.sessions.register(registration(entry))
         rm.clock.advance_to(rm.clock.now_s() + 1.0)
         finish = pb.Finish(state="FINISHED", rho={"themis": 1.5}, best="job-0")
-        await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=finish))
+        await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=finish))
         session.close()
-        rm.manager.disconnected(entry, session)
+        rm.manager.sessions.disconnected(entry, session)
         assert entry.ended
 
 
@@ -80,9 +80,9 @@ def test_time_counts_from_end_of_app_not_from_its_submission(tmp_path):
         async with memory_service(tmp_path, **settings(keep_s=1_000.0)) as rm:
             entry, session = await rm.registered(app("long"))
             later(rm, 5_000.0)
-            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
             session.close()
-            rm.manager.disconnected(entry, session)
+            rm.manager.sessions.disconnected(entry, session)
             later(rm, 900.0)
             assert await rm.manager.retention.archive_old() == 0
             later(rm, 100.0)

@@ -150,7 +150,7 @@ def test_heartbeat_examines_no_other_app_and_no_gpu_list(tmp_path, monkeypatch):
 
 async def beat(rm, entry, session, unmet_gpus):
     """A heartbeat of the app, from its message to the acknowledgement."""
-    await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(unmet_gpus=unmet_gpus)))
+    await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(unmet_gpus=unmet_gpus)))
 
 
 @pytest.mark.parametrize("has_free_gpus", [False, True])

@@ -31,11 +31,11 @@ def test_burst_starts_at_most_limit_until_one_registers(tmp_path):
             entries = await burst(rm, 20)
             assert launched(rm) == ["app-0001", "app-0002", "app-0003"]
             assert [entry.state for entry in entries[3:]] == [AppState.SUBMITTED] * 17
-            await rm.manager.register(registration(entries[1]))
+            await rm.manager.sessions.register(registration(entries[1]))
             await until(lambda: len(launched(rm)) == 4)
             assert launched(rm)[-1] == "app-0004"
             # The registration of an app that is no longer starting lets no other app start.
-            await rm.manager.register(registration(entries[1]))
+            await rm.manager.sessions.register(registration(entries[1]))
             await asyncio.sleep(0.05)
             assert len(launched(rm)) == 4
 
@@ -48,7 +48,7 @@ def test_every_app_of_burst_starts_in_order_of_submission(tmp_path):
             entries = await burst(rm, 30)
             for entry in entries:
                 await until(lambda entry=entry: entry.attempt == 1 and entry.pid > 0)
-                await rm.manager.register(registration(entry))
+                await rm.manager.sessions.register(registration(entry))
             assert launched(rm) == [entry.app_id for entry in entries]
 
     run(scenario)
@@ -60,7 +60,7 @@ def test_app_killed_while_it_waits_never_starts(tmp_path):
             first, second, third = await burst(rm, 3)
             await rm.manager.kill(second.app_id, "no longer wanted")
             await until(lambda: second.ended)
-            await rm.manager.register(registration(first))
+            await rm.manager.sessions.register(registration(first))
             await until(lambda: len(launched(rm)) == 2)
             assert third.attempt == 1
             assert launched(rm) == [first.app_id, third.app_id]
@@ -121,7 +121,7 @@ def test_apps_that_waited_for_the_engine_start_at_most_limit_at_once(tmp_path, m
             await until(lambda: len(launched(rm)) == 2)
             await asyncio.sleep(0.05)
             assert len(launched(rm)) == 2
-            await rm.manager.register(registration(entries[0]))
+            await rm.manager.sessions.register(registration(entries[0]))
             await until(lambda: len(launched(rm)) == 3)
 
     run(scenario)

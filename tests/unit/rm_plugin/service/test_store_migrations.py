@@ -78,7 +78,7 @@ def test_service_continues_on_store_of_older_version(tmp_path, version):
             "three": (AppState.RUNNING, ""),
         }
         assert case.arbiter.attained_gpu_s("app-0003", case.clock.now_s()) > 0
-        await case.manager.register(registration(case.entries.get("three")))
+        await case.manager.sessions.register(registration(case.entries.get("three")))
         entry, _ = await case.started("four")
         assert entry.app_id == "app-0004"
         await case.round()
