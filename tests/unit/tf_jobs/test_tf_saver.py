@@ -126,8 +126,8 @@ def share_that_training_stalls(job, tmp_path, name):
     for iteration in range(1, 31):
         if iteration % 10 == 0:
             made.saver.offer(iteration, made.snapshot)
+            until(lambda: made.store.begun == [10])
         made.state += 1.0
-    until(lambda: made.store.begun == [10])
     assert "checkpoint iteration" not in made.output.getvalue(), "training has gone on while the first is written"
     made.store.gate.set()
     made.saver.settle()
