@@ -99,7 +99,8 @@ class LogWatch:
         if diverged is not None:
             self._report_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
         unread = self._unread(job)
-        job.notice = unread or self._past_target(job)
+        past = self._past_target(job)
+        job.notice, job.is_past_target = unread or past, bool(past)
         if unread and job.lines is not None:
             seen = {"lines_seen": job.lines.lines_seen, "first_line": job.lines.first_line}
             self._report_once(job, "metric_unread", seen)

@@ -70,7 +70,9 @@ def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headr
         restart_s=app.restart_s,
         loss_curves=curves.next(app.search.jobs.values()),
         headroom_gpus=headroom_gpus,
-        provisional=any(job.pace_guessed for job in view.jobs),
+        # How long a job goes on past its target is unknown too.
+        provisional=any(job.pace_guessed for job in view.jobs)
+        or any(job.running and job.is_past_target for job in app.search.jobs.values()),
     )
 
 

@@ -43,6 +43,7 @@ class JobRun:
     than the one before. `save_trouble` is why its checkpoints cannot be saved at present, and
     `failed_saves` how often one could not. `earlier_targets` are those that it reached in earlier
     attempts. `lines` reads its log, and `notice` is a remark on what that found, for example no metric.
+    `is_past_target` says whether the log had more iterations than the job was asked for when it was last read.
     `read_metric_before` and `loss_before` are what earlier attempts read in its log, which may have been lost since.
     """
 
@@ -59,6 +60,7 @@ class JobRun:
     handles: list[TaskHandle] = field(default_factory=list)
     stop_reason: str = ""
     started_at_s: float = 0.0
+    is_past_target: bool = False
     stepped: bool = False
     startup: dict[str, float] = field(default_factory=dict)
     stop_asked_at_s: float = 0.0
