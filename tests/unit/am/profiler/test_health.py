@@ -53,6 +53,13 @@ class TestDivergence:
             profile.feed(LossOnly(loss=math.nan))
         assert profile.diverged is None
 
+    def test_losses_without_steps_repeat_that_of_step_0(self):
+        profile = JobProfile()
+        stepped(profile, 0, math.nan)
+        for _ in range(2 * LINES_OF_ONE_LOSS):
+            profile.feed(LossOnly(loss=math.nan))
+        assert profile.diverged is None
+
     def test_epoch_losses_count_once_per_epoch(self):
         profile = JobProfile()
         for epoch in (3, 3, 4):

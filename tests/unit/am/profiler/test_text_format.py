@@ -30,6 +30,15 @@ def held_out(records):
     return [(record.step, record.loss, record.accuracy) for record in records if isinstance(record, Validation)]
 
 
+def test_head_of_a_table_may_have_single_spaces():
+    assert steps(read("Epoch Loss Accuracy\n1 0.5 0.8\n2 0.25 0.9")) == [(1, 0.5), (2, 0.25)]
+
+
+def test_accuracy_behind_an_accuracy_of_errors_is_read():
+    (found,) = held_out(read("step 5 val_loss: 0.5 val_err_acc: 0.3 val_acc: 0.7"))
+    assert found == (5, 0.5, 0.7)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -202,6 +202,14 @@ class _Unlicensed:
         return dict.fromkeys(app_ids, Solution(status=SolveStatus.LICENCE, gap=1.5, log_objective=-3.0, positive=1))
 
 
+def test_gap_of_an_auction_is_that_of_its_worst_problem():
+    problems = [
+        Problem(without=None, solved_for=None, status=SolveStatus.OPTIMAL, gap=gap, log_objective=0.0, positive=1)
+        for gap in (0.125, 0.5, 0.25)
+    ]
+    assert AuctionOutcome(wins={}, shares={}, problems=tuple(problems)).worst_gap == 0.5
+
+
 def test_a_market_past_the_licence_is_an_auction_without_winners():
     solver = _Unlicensed(bidders=1)
     outcome = run_auction(BOTH, solver, 8.0)

@@ -67,6 +67,12 @@ def test_without_an_app_that_can_be_pressed_there_is_no_due_date_to_watch():
     assert latest_pressing_due_s([keeps, idle, overran], now_s=0.0, lease_s=LEASE_S) is None
 
 
+def test_credit_for_held_gpus_counts_none_beyond_those_that_the_app_can_use():
+    all_of_them = replace(HOLDER, app_id="all", due_s=1e6, left_gpu_s=880.0, wanted_gpus=2, held_gpus=2)
+    twice = replace(all_of_them, app_id="twice", left_gpu_s=900.0, held_gpus=4)
+    assert [turn.app_id for turn in order_of(twice, all_of_them, margin=0.2)] == ["all", "twice"]
+
+
 def test_app_that_can_use_no_gpu_gets_no_credit_for_gpus_that_it_holds():
     calm = replace(HOLDER, due_s=1e6)
     waits = replace(calm, app_id="idle", wanted_gpus=0, held_gpus=0)

@@ -7,12 +7,19 @@ from types import SimpleNamespace
 import pytest
 from web_cases import RmCase
 
-from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.session import Session
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_json import from_json, to_json
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
+
+
+@pytest.mark.parametrize("last_number", [3, 9])
+def test_ids_of_apps_that_are_lost_or_archived_are_not_used_again(last_number):
+    entries = AppEntries([], lost=["app-0002", "app-0007"], last_number=last_number)
+    assert entries.next_id() == ("app-0010" if last_number == 9 else "app-0008")
+
 
 JOBS = [pb.JobStatus(job_id="job-0", state="FINISHED", iteration=500, loss=0.1, has_loss=True)]
 

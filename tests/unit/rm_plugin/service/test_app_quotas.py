@@ -66,6 +66,19 @@ def test_the_limit_of_each_user_counts_the_apps_of_this_user_alone(tmp_path):
     run(body)
 
 
+def test_time_until_the_end_of_an_app_that_was_never_admitted_is_a_wait(tmp_path):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        await case.manager.submit(of("anna", "vision", "first"))
+        waits = await case.manager.submit(of("anna", "vision", "second"))
+        case.clock.advance_to(case.clock.now_s() + 100.0)
+        await case.manager.kill(waits.app_id, "")
+        await until(lambda: waits.ended)
+        assert (waits.waits_since_s, waits.unadmitted_s) == (None, 100.0)
+
+    run(body)
+
+
 def test_an_app_that_waits_can_be_killed(tmp_path):
     async def body():
         case = case_of(tmp_path, LIMITED)
@@ -196,7 +209,8 @@ def test_fairness_counts_from_the_admission_for_rounds_app_masters_and_after_a_r
         case.clock.advance_to(case.clock.now_s() + 1_000.0)
         await end(case, first)
         await admitted(case, second)
-        await until(lambda: second.attempt == 1)
+        # Its launch writes the hash of its token before.
+        await until(lambda: second.app_id in case.launcher.living)
         _, session = await case.manager.sessions.register(registration(second))
         welcome = session._outgoing.get_nowait().registered
         snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
@@ -384,6 +398,8 @@ def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_outlives_eve
         assert again.manager.usage("2001-01", admin) == {}
         assert again.manager.usage("", Identity(user="other")) == {}
         assert list(again.manager.usage("", Identity(user="user"))) == [key]
+        assert list(again.manager.usage("", Identity(user="keeper", queues=frozenset({"default"})))) == [key]
+        assert again.manager.usage("", Identity(user="keeper", queues=frozenset({"v100"}))) == {}
 
     run(body)
 

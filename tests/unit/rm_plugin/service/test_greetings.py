@@ -57,6 +57,20 @@ def test_attempt_that_is_unknown_or_over_is_refused_at_once(tmp_path, changes, w
     asyncio.run(scenario())
 
 
+def test_no_page_is_looked_up_for_a_stranger(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await greeted(rm)
+            found = []
+            rm.manager.sessions.own_pages.find = lambda url, peer: found.append(url)
+            message = registration(entry, token="another", page_url="http://there:80/secret/")
+            with pytest.raises(InputError):
+                await rm.manager.sessions.register(message, "ipv4:127.0.0.1:7")
+            assert not found
+
+    asyncio.run(scenario())
+
+
 def test_session_answers_a_greeting_and_then_takes_the_registration(tmp_path):
     async def scenario():
         async with memory_service(tmp_path) as rm:

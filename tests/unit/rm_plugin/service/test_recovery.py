@@ -194,6 +194,49 @@ def test_app_master_that_yarn_may_start_again_has_the_time_of_a_start(tmp_path, 
     run(scenario)
 
 
+def test_app_is_asked_for_nothing_between_the_loss_of_its_app_master_and_the_next_registration(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(app("mine"))
+            assert not is_silent(rm, entry)
+            await rm.launcher.end(entry.app_id, 1)
+            await until(lambda: len(rm.launcher.launched) == 2)
+            assert is_silent(rm, entry)
+            await rm.manager.sessions.register(registration(entry))
+            assert not is_silent(rm, entry)
+
+    run(scenario)
+
+
+def test_resumed_app_is_asked_for_nothing_until_its_app_master_registers(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, session = await rm.registered(app("mine"))
+            rm.manager.sessions.disconnected(entry, session)
+            await rm.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            await rm.manager.resume(entry.app_id)
+            assert is_silent(rm, entry)
+
+    run(scenario)
+
+
+def test_tokens_of_attempts_are_forgotten_once_they_are_launched(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            await rm.manager.submit(app("mine"))
+            assert len(rm.launcher.launched) == 1
+            assert not rm.manager.app_masters.launches._tokens
+
+    run(scenario)
+
+
+def is_silent(rm, entry):
+    snapshot, _ = rm.arbiter.begin_round(rm.clock.now_s())
+    (found,) = [each for each in snapshot.apps if each.app_id == entry.app_id]
+    return found.silent
+
+
 def test_lost_app_master_keeps_its_leases_except_those_that_end(tmp_path):
     async def scenario():
         async with memory_service(tmp_path) as rm:

@@ -39,6 +39,26 @@ def played(tmp_path, *, deaf_for=0, before=lambda rm: None, **choices):
     return asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+def test_round_sends_the_app_its_leases(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, session = await rm.registered(SPEC)
+            await rm.rounds._play(["test"])
+            first = [message.leases for message in session._outgoing._queue if message.HasField("leases")]
+            answering = asyncio.ensure_future(answer(rm, entry, session))
+            sent = []
+            send = session.send
+            session.send = lambda message: (sent.append(message), send(message))
+            await rm.rounds._play(["test"])
+            answering.cancel()
+            assert not first
+            (update,) = [message.leases for message in sent if message.HasField("leases")]
+            held = [lease.lease_id for lease in rm.arbiter.table.of_app(entry.app_id)]
+            assert held and sorted(lease.lease_id for lease in update.leases) == sorted(held)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 @pytest.mark.parametrize("deaf_for", [1, 3])
 def test_round_without_report_is_repeated_while_gpus_are_free(tmp_path, monkeypatch, deaf_for):
     def before(rm):
