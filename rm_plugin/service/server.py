@@ -116,8 +116,9 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
             make_private(settings.state_dir / name)
     if engine is None:
         engine = open_engine(settings)
-        # The engine `local` ends them.
-        adopt_orphans()
+        if settings.engine == "local":
+            # Its launcher ends them.
+            adopt_orphans()
     make_policy(settings.policy)
     if settings.queues is not None:
         load_queues(settings.queues)

@@ -190,15 +190,15 @@ def test_a_false_pace_is_at_most_ten_times_the_one_of_the_specification(tmp_path
 def test_a_false_slowdown_is_at_most_ten(tmp_path):
     def spread(_master, message):
         if message.WhichOneof("body") == "rho":
-            message.rho.rho, message.rho.t_shared_s = 1e9, 1e12
             for demand in message.rho.demands:
                 demand.slowdown.rack = demand.slowdown.cluster = 1e6
         return message
 
     async def scenario(on: Stage):
         liar = await on.started(spec_of("liar", jobs=8), spread)
-        await until_cut(on, liar)
-        assert max(believed(on, liar)) < 4.0 * claims.MAX_SLOWDOWN
+        # Nothing else of it is false.
+        await on.until(lambda: any("the demand of j" in note for note in not_believed(on, liar)))
+        assert max(believed(on, liar)) < 40.0
 
     play(tmp_path, scenario, policy="worst_rho_first")
 
