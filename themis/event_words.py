@@ -270,8 +270,14 @@ def _tuner(detail: _Detail) -> str:
     return f"The tuner is in {phase}: {counted(detail.whole('running'), 'job')} to run{ended}{best}"
 
 
+def _archived(detail: _Detail) -> str:
+    apps = detail.whole("apps")
+    what = f"Events of {counted(apps, 'ended app')}" if apps else f"Old events ({detail.whole('events')})"
+    return f"{what} left the log for the archive"
+
+
 SENTENCES: Mapping[str, Callable[[_Detail], str]] = {
-    "events_archived": lambda it: f"Events of {counted(it.whole('apps'), 'ended app')} left the log for the archive",
+    "events_archived": _archived,
     "code_removed": lambda it: f"Removed {counted(it.whole('archives'), 'archive')} of code that no app has any more",
     "rm_started": lambda it: (
         f"The ResourceManager started{' again' if it.is_true('recovered') else ''}, with {it.count('gpus')}"

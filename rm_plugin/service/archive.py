@@ -34,13 +34,18 @@ def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / "events.part"
     first, last = math.inf, 0
-    with half.open("wb") as file:
-        with gzip.open(file, "wt", encoding="utf-8", compresslevel=6) as lines:
-            for event in events:
-                first, last = min(first, event.sequence), max(last, event.sequence)
-                lines.write(json.dumps(to_builtins(event), separators=(",", ":"), allow_nan=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with half.open("wb") as file:
+            with gzip.open(file, "wt", encoding="utf-8", compresslevel=6) as lines:
+                for event in events:
+                    first, last = min(first, event.sequence), max(last, event.sequence)
+                    lines.write(json.dumps(to_builtins(event), separators=(",", ":"), allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        # On a full disk, the store needs what it took.
+        half.unlink(missing_ok=True)
+        raise
     if not last:
         half.unlink()
         return NO_ARCHIVE

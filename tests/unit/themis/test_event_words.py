@@ -122,3 +122,8 @@ def test_sentence_names_what_happened(kind, detail, text):
 
 def test_devices_are_called_as_in_their_cluster():
     assert sentence("lease_granted", {"gpu": GPUS}, noun="device") == "The app got 2 devices (m0/0, m0/1)"
+
+
+def test_archived_events_are_told_by_their_apps_or_their_number() -> None:
+    told = [sentence("events_archived", {"apps": apps, "events": 9}) for apps in (2, 0)]
+    assert told == [f"{what} left the log for the archive" for what in ("Events of 2 ended apps", "Old events (9)")]

@@ -307,6 +307,8 @@ def test_archive_that_the_disk_refuses_when_it_is_synced_loses_nothing(tmp_path,
             with pytest.raises(OSError):
                 await rm.manager.retention.archive_old()
             assert rm.store.events() == before
+            # What a full disk did not take whole would keep the store from its space.
+            assert not list((tmp_path / "archive").iterdir())
 
     run(scenario)
 
