@@ -166,7 +166,7 @@ class _Arrival(Value, frozen=True, kw_only=True):
         )
 
     def fluid_phases(self) -> tuple[FluidPhase, ...]:
-        """Its phases on the fluid cluster. Those of a resumed app hold all its work left: no pause makes it due earlier."""
+        """Its phases on the fluid cluster. Of a resumed app they hold all work left: no pause makes it due earlier."""
         reported_gpu_s = self.report.work_left_gpu_s
         if self.resumed is None or reported_gpu_s <= 0.0:
             return self.phases
