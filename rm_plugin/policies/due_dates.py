@@ -111,13 +111,16 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
         phases = _declared_phases(report, snapshot.cluster, reference_gpus(report.demands[0].speeds))
         # An app may report late; fluid time does not run back.
         at_s = max(arrived_s[app_id], fluid.now_s)
-        resumed = paused.pop(app_id, None)
-        apps[app_id] = declared = _declared(report, phases, attained[app_id], resumed or apps.get(app_id))
-        if resumed is not None:
-            phases = _at_least(phases, report.work_left_gpu_s, declared.left_gpu_s)
-        # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
+        arrival = _Arrival(
+            report=report,
+            phases=phases,
+            attained_gpu_s=attained[app_id],
+            guessed=apps.get(app_id),
+            resumed=paused.pop(app_id, None),
+        )
+        apps[app_id] = arrival.metered()
         fluid.forget(app_id, at_s)
-        fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
+        fluid.arrive(app_id, arrival.fluid_phases(), at_s, owner=snapshot.standing(app_id).owner)
     fluid.advance(snapshot.now_s)
     metered = {}
     for app in snapshot.apps:
@@ -128,28 +131,47 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, DueDateMemory]:
     return fluid, DueDateMemory(fluid=fluid.state(), apps=metered, paused=paused)
 
 
-def _declared(
-    report: AppReport, phases: tuple[FluidPhase, ...], attained_gpu_s: float, known: MeteredApp | None
-) -> MeteredApp:
-    """What an app declares by a report; `known` is what is known of one that guessed before, or was paused."""
-    if known is not None and not known.provisional:
-        # It was paused. Otherwise an app could claim a little, do it, pause, and claim a little again.
-        return replace(known.after(attained_gpu_s), fair_end_s=None)
-    # A larger guess forgets nothing of what the app has done.
-    guessed = known if known is not None and report.provisional else None
-    return replace(
-        guessed or MeteredApp(work_gpu_s=0.0, whole_time_s=0.0, attained_gpu_s=attained_gpu_s),
-        work_gpu_s=max(report.work_left_gpu_s, guessed.work_gpu_s if guessed is not None else 0.0),
-        whole_time_s=math.fsum(phase.time_s for phase in phases),
-        provisional=report.provisional,
-        fair_end_s=None,
-    )
+class _Arrival(Value, frozen=True, kw_only=True):
+    """An app that declares itself, and so arrives on the fluid cluster: it is new, guessed before, or was paused.
 
+    Attributes:
+        report: The report by which it declares itself.
+        phases: The phases that this report says it has left.
+        attained_gpu_s: GPU time that it has had.
+        guessed: What is known of an app that guessed before.
+        resumed: What is known of an app that was paused. It is as before the pause: otherwise an app could claim a
+            little, do it, pause, and claim a little again.
+    """
 
-def _at_least(phases: tuple[FluidPhase, ...], work_gpu_s: float, least_gpu_s: float) -> tuple[FluidPhase, ...]:
-    """Phases of some work, made longer if that is less than another amount."""
-    longer = max(1.0, least_gpu_s / work_gpu_s) if work_gpu_s > 0.0 else 1.0
-    return tuple(replace(phase, time_s=longer * phase.time_s) for phase in phases)
+    report: AppReport
+    phases: tuple[FluidPhase, ...]
+    attained_gpu_s: float
+    guessed: MeteredApp | None
+    resumed: MeteredApp | None
+
+    def metered(self) -> MeteredApp:
+        """The app from now on."""
+        known = self.resumed or self.guessed
+        if known is not None and not known.provisional:
+            return replace(known.after(self.attained_gpu_s), fair_end_s=None)
+        if known is None or not self.report.provisional:
+            known = MeteredApp(work_gpu_s=0.0, whole_time_s=0.0, attained_gpu_s=self.attained_gpu_s)
+        # A larger guess forgets nothing of what the app has done.
+        return replace(
+            known,
+            work_gpu_s=max(self.report.work_left_gpu_s, known.work_gpu_s),
+            whole_time_s=math.fsum(phase.time_s for phase in self.phases),
+            provisional=self.report.provisional,
+            fair_end_s=None,
+        )
+
+    def fluid_phases(self) -> tuple[FluidPhase, ...]:
+        """Its phases on the fluid cluster. Of a resumed app they hold all work left: no pause makes it due earlier."""
+        reported_gpu_s = self.report.work_left_gpu_s
+        if self.resumed is None or reported_gpu_s <= 0.0:
+            return self.phases
+        longer = max(1.0, self.metered().left_gpu_s / reported_gpu_s)
+        return tuple(replace(phase, time_s=longer * phase.time_s) for phase in self.phases)
 
 
 def _declares(known: MeteredApp | None, report: AppReport | None) -> bool:
