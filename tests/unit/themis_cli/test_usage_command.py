@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from submarine_client.connection import Connection
+from submarine_client.connection import Connection, Listing
 from themis.wire import themis_pb2 as pb
 from themis_cli.usage_command import _by_app, usage_rows
 
@@ -38,10 +38,8 @@ class FakeConnection(Connection):
     def usage(self, month: str = "") -> Sequence[pb.UsageRow]:
         return [pb.UsageRow(month=month or "2026-11", user=user, gpu_s=1.0) for user in self._users]
 
-    def first(
-        self, *_states: Any, wanted: Callable[[pb.AppStatus], bool], **_options: Any
-    ) -> tuple[tuple[pb.AppStatus, ...], int]:
-        return tuple(app for app in APPS if wanted(app)), 0
+    def first(self, *_states: Any, wanted: Callable[[pb.AppStatus], bool], **_options: Any) -> Listing:
+        return Listing(apps=tuple(app for app in APPS if wanted(app)), more=0, now_s=0.0)
 
 
 @pytest.mark.parametrize(

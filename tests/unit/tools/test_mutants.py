@@ -1,6 +1,6 @@
 """Which mutants of a module are made, and that the same seed draws the same ones."""
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 
@@ -9,16 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "tools" / "mutants.py")
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look it up.
-    sys.modules["mutants"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-MUTANTS = load()
+# The tools import each other as programs of their folder do.
+sys.path.append(str(ROOT / "tools"))
+MUTANTS = importlib.import_module("mutants")
 
 SOURCE = '''"""A module."""
 LIMIT: float = 2.5
