@@ -328,8 +328,9 @@ class RoundRunner:
             if known_gpu_s is None:
                 newer = True
             elif entry.claim_guessed:
-                # A larger guess replaces a smaller one, and what is no guess replaces any.
-                newer = claim_gpu_s > known_gpu_s or not guessed
+                # What is no guess replaces any guess. A guess replaces one that is smaller than its work left, as under
+                # `fair_finish`: with what was done, each report of an app that guesses for ever would be larger.
+                newer = not guessed or left_gpu_s > known_gpu_s
             else:
                 newer = not guessed and declares_more(known_gpu_s, used_gpu_s, claim_gpu_s)
             if newer:
