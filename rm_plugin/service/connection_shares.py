@@ -171,14 +171,25 @@ def _connections(port: int) -> list[_Connection]:
 
 @contextlib.contextmanager
 def _borrowed(handle: int) -> Iterator[socket.socket | None]:
-    """A socket of this process as a copy, which stays the same one if gRPC closes its own; None if it is no socket."""
+    """A socket of this process as a copy, which stays the same one if gRPC closes its own; None if it is no socket.
+
+    Files are not copied: to close any handle of a file ends all locks of this process on it (fcntl(2)), and SQLite
+    relies on its locks on the store.
+    """
+    if not _is_socket(handle):
+        yield None
+        return
     copy = os.dup(handle)
-    if not stat.S_ISSOCK(os.fstat(copy).st_mode):
-        os.close(copy)
+    if not _is_socket(copy):
+        # The number was given to a file between the two calls. So the copy stays open.
         yield None
         return
     with socket.socket(fileno=copy) as borrowed:
         yield borrowed
+
+
+def _is_socket(handle: int) -> bool:
+    return stat.S_ISSOCK(os.fstat(handle).st_mode)
 
 
 def _end_connection(connection: _Connection) -> None:

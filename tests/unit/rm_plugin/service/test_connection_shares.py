@@ -2,6 +2,9 @@
 
 import contextlib
 import socket
+import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -113,6 +116,22 @@ def test_what_is_not_a_connection_of_the_port_is_left_alone(port):
         assert local.fileno() > 0
         for each in (*clients, *accepted):
             each.close()
+
+
+def test_a_look_at_connections_leaves_the_locks_of_the_store_alone(port, tmp_path):
+    path = tmp_path / "state.db"
+    # A program that closes the store removes its log, unless SQLite sees the lock of another one.
+    other = f"import sqlite3; db = sqlite3.connect({str(path)!r}); db.execute('SELECT count(*) FROM t'); db.close()"
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        store.execute("PRAGMA journal_mode=WAL")
+        store.execute("CREATE TABLE t (x)")
+        store.commit()
+        ConnectionShares(MOST).shed(port.number)
+        subprocess.run([sys.executable, "-c", other], check=True)
+        store.execute("INSERT INTO t VALUES (1)")
+        store.commit()
+        with contextlib.closing(sqlite3.connect(path)) as reader:
+            assert reader.execute("SELECT count(*) FROM t").fetchone() == (1,)
 
 
 @pytest.mark.parametrize(
