@@ -1,6 +1,7 @@
 """Which mutants of a module are made, and that the same seed draws the same ones."""
 
 import importlib
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[3]
 # The tools import each other as programs of their folder do.
 sys.path.append(str(ROOT / "tools"))
 MUTANTS = importlib.import_module("mutants")
+
+MARKERS = "[pytest]\nmarkers =\n    slow\n    hadoop\n    stack\n    docker\n"
 
 SOURCE = '''"""A module."""
 LIMIT: float = 2.5
@@ -69,10 +72,24 @@ def test_same_seed_draws_the_same_mutants_of_rooms_in_turn():
     assert len({mutant.path for room, mutant in drawn if room == "jobs"}) == 10
 
 
-def test_tests_that_import_the_module_come_first():
-    tests = MUTANTS.tests_for(ROOT, "service", "rm_plugin/service/claims.py")
-    assert tests[0] == "tests/unit/rm_plugin/service/test_claims.py"
-    assert "tests/unit/rm_plugin/service/test_recovery.py" in tests[1:]
+def test_forks_try_mutants_on_the_tests_that_call_the_changed_function(tmp_path, monkeypatch):
+    source = "def half(number):\n    return number / 2\n\n\ndef third(number):\n    return number / 3\n"
+    (tmp_path / "am").mkdir()
+    (tmp_path / "am/module.py").write_text(source)
+    (tmp_path / "tools").mkdir()
+    shutil.copy2(ROOT / "tools/mutant_forks.py", tmp_path / "tools")
+    (tmp_path / "test_it.py").write_text(
+        "from am.module import half\n\n\ndef test_it():\n    assert half(4) == 2\n"
+        "\n\ndef test_weakly():\n    assert half(0) == 0\n"
+    )
+    (tmp_path / "pytest.ini").write_text(MARKERS)
+    monkeypatch.setitem(MUTANTS.ROOMS, "small", MUTANTS.Room(modules=("am/*.py",), tests=("test_*.py",)))
+    mutants = MUTANTS.mutants_of("am/module.py", source.encode())
+    found = list(MUTANTS.in_forks(tmp_path, "small", mutants, 60.0))
+    expected = ["killed" if mutant.line == 2 else "undecided" for mutant in mutants]
+    assert [each["result"] for each in found] == expected
+    assert {"killed", "undecided"} == set(expected)
+    assert {each["test"] for each in found} == {"test_it.py::test_it", ""}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +98,6 @@ def test_tests_that_import_the_module_come_first():
 def test_mutant_survives_only_if_all_tests_pass(tmp_path, monkeypatch, test, result):
     (tmp_path / "module.py").write_text("def half(number):\n    return number * 2\n")
     (tmp_path / "test_it.py").write_text(f"from module import half\n\n\ndef test_it():\n    {test}\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    hadoop\n    stack\n    docker\n")
+    (tmp_path / "pytest.ini").write_text(MARKERS)
     limit_s = 5.0 if result == "time out" else 60.0
     assert MUTANTS.tried(tmp_path, ["test_it.py"], limit_s) == result
