@@ -371,6 +371,11 @@ def declares_more(declared_gpu_s: float, used_gpu_s: float, whole_gpu_s: float) 
     return used_gpu_s < _OPEN_SHARE * declared_gpu_s and whole_gpu_s > _DECLARED_AGAIN * declared_gpu_s
 
 
+def overran(declared_gpu_s: float, used_gpu_s: float) -> bool:
+    """Whether far more work is metered than was declared. Then what is believed to be left is not what was reported."""
+    return used_gpu_s > OVERRUN * declared_gpu_s + SLACK_GPU_S
+
+
 def metered_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
     """Return the work that the metered GPU time did if little of it was lost, in reference GPU seconds."""
     slowdown = min(_worst_slowdown(facts, demands).cluster, _METERED_SLOWDOWN)
@@ -379,7 +384,7 @@ def metered_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
 
 def _overran(facts: AppFacts, demands: Iterable[GangDemand]) -> bool:
     declared = facts.claimed_gpu_s
-    return declared is not None and metered_gpu_s(facts, demands) > OVERRUN * declared + SLACK_GPU_S
+    return declared is not None and overran(declared, metered_gpu_s(facts, demands))
 
 
 def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:

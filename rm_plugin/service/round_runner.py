@@ -19,7 +19,7 @@ from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.checked_reports import CheckedReports
-from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, declares_more, metered_gpu_s
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, declares_more, metered_gpu_s, overran
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
@@ -328,8 +328,9 @@ class RoundRunner:
             if known_gpu_s is None:
                 newer = True
             elif entry.claim_guessed:
-                # A larger guess replaces a smaller one, and what is no guess replaces any.
-                newer = claim_gpu_s > known_gpu_s or not guessed
+                # What is no guess replaces any guess. A guess replaces one that is smaller than its work left, as under
+                # `fair_finish`: with what was done, each report of an app that guesses for ever would be larger.
+                newer = not guessed or (left_gpu_s > known_gpu_s and not overran(known_gpu_s, used_gpu_s))
             else:
                 newer = not guessed and declares_more(known_gpu_s, used_gpu_s, claim_gpu_s)
             if newer:

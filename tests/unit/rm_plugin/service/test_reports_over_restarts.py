@@ -83,6 +83,28 @@ def test_guess_is_replaced_by_a_larger_guess_and_by_what_is_none(known_gpu_s, pr
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("known_gpu_s", "attained_gpu_s", "claimed_gpu_s"),
+    [(150.0, 650.0, 500.0 + 200.0), (500.0, 650.0, 500.0), (150.0, 1_300.0, 150.0)],
+)
+def test_guess_grows_with_the_work_left_and_not_with_what_was_done(
+    monkeypatch, known_gpu_s, attained_gpu_s, claimed_gpu_s
+):
+    # Else an app that says for ever that it guesses, and that little is left, would never overrun its declaration.
+    monkeypatch.setattr(AppStanding, "attained_gpu_s", lambda _standing, _now_s: attained_gpu_s)
+
+    async def scenario():
+        case = ServiceCase(FailingStore())
+        entry, session = await case.started("one")
+        put = {"claimed_gpu_s": known_gpu_s, "claim_guessed": True}
+        await case.manager.changes.make(lambda change: change.put(entry, **put))
+        entry.heartbeat.provisional = True
+        await case.round(reports(entry, session))
+        assert entry.claimed_gpu_s == pytest.approx(claimed_gpu_s)
+
+    run(scenario)
+
+
 def test_reports_that_cannot_be_written_change_nothing():
     async def scenario():
         store = FailingStore()
