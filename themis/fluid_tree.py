@@ -67,8 +67,9 @@ App = TypeVar("App", bound=Child)
 class Branch(Generic[App]):
     """The root, a queue, or a user of a queue.
 
-    Its virtual time advances by `pace` for that of its parent. Its contention, the integral of the weight of all apps
-    over that of its own, advances by the parent's over `pace`. Both are known at the last change of the pace.
+    While the virtual time of its parent advances by 1, its own advances by its pace. `contention_s` is the integral
+    over time of a ratio: the weight of all apps of the cluster over the weight that its own apps have of it. `virtual`
+    and `contention_s` are those of the last change of the pace; `clocks` returns those of now.
 
     Args:
         parent: The branch above; None for the root, whose clocks the caller advances.

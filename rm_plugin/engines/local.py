@@ -47,7 +47,7 @@ _AGAIN_S = 1.0
 STOP_LIMIT_S = 60.0
 """Killing takes seconds, unless the kernel does not let go of a process, as on a file server that hangs."""
 _PASSES, _PASS_S = 50, 0.02
-"""Of the end of orphans: those that are killed leave orphans themselves."""
+"""How often at most, and how many seconds apart, orphans are looked for: one that is killed may leave others."""
 
 
 class LocalAppLauncher:

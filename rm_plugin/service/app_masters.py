@@ -402,12 +402,15 @@ class AppMasters:
 
     async def _launch(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
-        # A pause and a resume during the wait for a turn have made another start of this one.
+        attempt = entry.attempt
+        if (leftover := self._leftovers.get(entry.app_id)) is not None:
+            await leftover
+        # Meanwhile the app may have been paused. After a pause and a resume, another start goes on, or has done so.
+        if entry.attempt != attempt:
+            return
         if not entry.is_admitted or entry.app_id in self._hosted or self._closing:
             self._starts.done(entry.app_id)
             return
-        if (leftover := self._leftovers.pop(entry.app_id, None)) is not None:
-            await leftover
         entry.attempt += 1
         entry.resting_view = b""
         entry.turn(AppState.ACCEPTED)

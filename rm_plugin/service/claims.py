@@ -14,8 +14,8 @@ Rules for reports:
     5. Phases have at most the jobs of the app, and gangs of its largest job.
     6. An app declares the work of its whole search, and may declare more until half of that is metered
        (`declares_more`). One that overran its declaration has at least as much work left as it has had.
-    7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs. Of
-       an app that overran, both count.
+    7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs. For
+       an app that overran, the two are added.
     8. t_shared is at most the time since the submission, plus a restart, a lease, and the time of the work left on the
        fair share of the GPUs that are not lost, by the app's own S.
     9. No job demands more than the engine is believed to grant (`grant_limit`).
@@ -65,7 +65,7 @@ Honest estimates err, and short apps err by whole restarts. The policy `fair_fin
 
 _OPEN_SHARE = 0.5
 """An app may declare more work until this share of its declaration is metered. An honest app knows the pace of its jobs
-by then. A liar that declares more each time always has declared at least as much left as it has had."""
+by then. So an app that declares more again and again must each time declare as much left as it has had."""
 
 _DECLARED_AGAIN = 1.05
 """A declaration is replaced by one that is larger by this factor. Each is written to the store."""

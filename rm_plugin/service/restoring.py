@@ -73,14 +73,22 @@ def _refusal_key(store: StateStore, file: Path | None) -> str:
         with store.transaction() as transaction:
             transaction.put_meta("refusal_key", key)
     if file is not None and key != kept:
-        partial = file.with_suffix(".partial")
-        opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(opened, "w", encoding="ascii") as written:
-            written.write(key)
-            written.flush()
-            os.fsync(written.fileno())
-        partial.replace(file)
+        try:
+            _write_key(file, key)
+        except OSError as error:
+            # The store has it.
+            LOG.warning("the key of refusals cannot be kept beside the store: %s", error)
     return key
+
+
+def _write_key(file: Path, key: str) -> None:
+    partial = file.with_suffix(".partial")
+    opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(opened, "w", encoding="ascii") as written:
+        written.write(key)
+        written.flush()
+        os.fsync(written.fileno())
+    partial.replace(file)
 
 
 def _read_key(file: Path) -> str | None:

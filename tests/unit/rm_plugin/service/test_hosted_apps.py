@@ -583,6 +583,39 @@ class TestResting:
 
         run(scenario())
 
+    @pytest.mark.parametrize("resumed", [False, True])
+    def test_pause_while_the_next_attempt_waits_for_the_late_kill_of_the_rested_one(
+        self, tmp_path, monkeypatch, resumed
+    ):
+        monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.3)
+
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            kill, failures = service.launcher.kill, [UnreachableError("the engine is unavailable")]
+
+            async def kill_later(app_id):
+                if failures:
+                    raise failures.pop()
+                await kill(app_id)
+
+            service.launcher.kill = kill_later
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            await until(lambda: not failures)
+            service.manager.app_masters.start_hosted(entry)
+            await asyncio.sleep(0)
+            await service.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            if resumed:
+                await service.manager.resume(entry.app_id)
+            await asyncio.sleep(0.6)
+            assert len(service.launcher.living) == resumed
+            assert [am.attempt for am in service.launcher.launched] == ([1, 2] if resumed else [1])
+            assert entry.state is (AppState.ACCEPTED if resumed else AppState.PAUSED)
+            await service.manager.hosted.close()
+
+        run(scenario())
+
     def test_view_that_is_none_costs_the_app_a_start_of_its_app_master(self, tmp_path):
         async def scenario():
             service = case(tmp_path)

@@ -435,3 +435,12 @@ class TestPolicyMemory:
     def test_a_later_round_without_memory_ends_it(self, store):
         Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3})
         assert memory_after(store, policy=Counting()) is None
+
+
+def test_key_that_cannot_be_kept_beside_the_store_stops_no_start(tmp_path, caplog):
+    store, file = MemoryStore(), tmp_path / "refusals.key"
+    file.with_suffix(".partial").mkdir()
+    key = restored_entries(store, file).refusal_key
+    assert not file.exists()
+    assert restored_entries(store).refusal_key == key
+    assert "cannot be kept beside the store" in caplog.text
