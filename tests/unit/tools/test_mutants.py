@@ -1,6 +1,6 @@
 """Which mutants of a module are made, and that the same seed draws the same ones."""
 
-import importlib
+import importlib.util
 import shutil
 import sys
 from pathlib import Path
@@ -10,9 +10,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-# The tools import each other as programs of their folder do.
-sys.path.append(str(ROOT / "tools"))
-MUTANTS = importlib.import_module("mutants")
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look it up, and the tools import each other.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+load("mutant_forks")
+MUTANTS = load("mutants")
 
 MARKERS = "[pytest]\nmarkers =\n    slow\n    hadoop\n    stack\n    docker\n"
 
