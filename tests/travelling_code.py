@@ -5,6 +5,7 @@ And the packages that are installed for them.
 
 import subprocess
 import sys
+import uuid
 import zipfile
 
 import yaml
@@ -62,7 +63,10 @@ def write_wheel(folder):
     with zipfile.ZipFile(folder / "wheels" / "greeter-1.0-py3-none-any.whl", "w") as wheel:
         for name, content in files.items():
             wheel.writestr(name, content)
-    (folder / "requirements.txt").write_text("--no-index\n--find-links wheels\ngreeter==1.0\n")
+    (folder / "requirements.txt").write_text(
+        # Of its own each time: a machine keeps the environment of a file of the same content.
+        f"# {uuid.uuid4()}\n--no-index\n--find-links wheels\ngreeter==1.0\n"
+    )
 
 
 def check_that_packages_are_installed(folder, address, environment=None):

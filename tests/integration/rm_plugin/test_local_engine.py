@@ -245,6 +245,8 @@ def test_shutdown_leaves_and_names_an_app_whose_process_does_not_end(tmp_path, r
             patched.setattr(local, "kill_sessions", lambda sessions: None)
             with pytest.raises(UnreachableError, match="not all processes could be killed: 'app-1'"):
                 await engine.shutdown()
+        # Now the kernel kills it.
+        await engine.shutdown()
 
     run(run_id, scenario)
 
