@@ -97,7 +97,7 @@ def test_apps_outlive_a_stop_that_keeps_them(themis, capsys):
 @pytest.mark.parametrize("themis", [20], indirect=True, ids=["lease-20"])
 def test_two_apps_that_want_all_gpus_share_them_and_none_has_two_owners(themis):
     # So long that leases end while both have much to do, also if YARN starts the second app's master late.
-    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 300}}
+    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 500}}
     apps = [themis.submit(name="first", **wide)]
     themis.until(lambda: themis.client.cluster().gpus_leased == 10, "it has every GPU")
     apps.append(themis.submit(name="second", **wide))
