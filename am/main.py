@@ -31,7 +31,7 @@ def main() -> int:
 
 
 async def _run(context: AmContext) -> int:
-    # Their sessions tell them from helpers of this process, which must lead one for that.
+    # Orphans are known from helpers of this process by their sessions, so it must lead one of its own.
     if context.engine == "local" and os.getsid(0) == os.getpid():
         adopt_orphans()
     master = AppMaster(context, open_engine(context), WallClock())

@@ -231,7 +231,7 @@ def waiting_text(app: pb.AppStatus) -> str:
 
 def _interval(interval: pb.Seconds) -> str:
     if math.isnan(interval.median):
-        return "unknown: the pace of a job is, or one is past its target"
+        return "unknown, because a job has an unknown pace or is past its target"
     if not math.isfinite(interval.median):
         return "not in sight"
     return f"in about {seconds(interval.median)} (80 %: {seconds(interval.low)} to {seconds(interval.high)})"

@@ -2,7 +2,7 @@
 
 The apps of a branch share its weight. So each branch has a *virtual time* of its own, in which its apps are served by
 their own weights. Its pace, relative to that of the branch above, follows from the two weights: it changes only if apps
-within the branch come or go. A branch knows the first end of its apps in its own virtual time, and can tell it in that
+within the branch come or go. A branch knows the first end of its apps in its own virtual time, and converts it to that
 of the branch above; likewise the level at which its first app turns. So a change of an app concerns the branches above
 it only, not other users.
 
@@ -176,6 +176,6 @@ class Branch(Generic[App]):
         places = len(self._children)
         self._free_places = list(range(places, 2 * places))
         self._children += [None] * places
-        # The change that needs a place outdates the total of all, and tells the parent.
+        # The change that needs a place outdates the total of all, and that of the parent.
         outdated: list[Total | None] = [None] * (2 * places - 2)
         self._totals = [*self._totals[:2], *outdated, *self._totals[places:], *[NOTHING] * places]

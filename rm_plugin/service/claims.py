@@ -13,7 +13,7 @@ Rules for reports:
        times of the specification's.
     5. Phases have at most the jobs of the app, and gangs of its largest job.
     6. An app declares the work of its whole search, and may declare more until half of that is metered
-       (`declares_more`). One that overran its declaration has at least as much work left as it has had.
+       (`is_declared_anew`). One that overran its declaration has at least as much work left as it has had.
     7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs. For
        an app that overran, the two are added.
     8. t_shared is at most the time since the submission, plus a restart, a lease, and the time of the work left on the
@@ -357,22 +357,36 @@ def _checked_work(
     return tuple(more), (first, *phases[1:])
 
 
-def declares_more(declared_gpu_s: float, used_gpu_s: float, whole_gpu_s: float) -> bool:
-    """Whether a report replaces the declaration of an app's work.
+def is_declared_anew(
+    declared_gpu_s: float | None,
+    used_gpu_s: float,
+    left_gpu_s: float,
+    *,
+    was_guess: bool = False,
+    is_guess: bool = False,
+) -> bool:
+    """Return whether the work of a report, done and left, replaces what its app has declared.
 
     Example: an app declares 10,000 GPU seconds. After 3,000 it reports that 12,000 are left: it has declared 15,000.
     After 6,000 more it reports that 20,000 are left. That changes nothing, as more than half of 15,000 is metered.
 
     Args:
-        declared_gpu_s: The work of the whole search that it has declared.
+        declared_gpu_s: The work of the whole search that it has declared; None before its first report.
         used_gpu_s: What is metered of it (`metered_gpu_s`).
-        whole_gpu_s: That and the work left by the report.
+        left_gpu_s: The work left by the report.
+        was_guess: Whether the declaration is a guess, because the pace of a job was unknown.
+        is_guess: Whether the report is one.
     """
-    return used_gpu_s < _OPEN_SHARE * declared_gpu_s and whole_gpu_s > _DECLARED_AGAIN * declared_gpu_s
+    if declared_gpu_s is None:
+        return True
+    if is_guess:
+        # As under `fair_finish`. With what was done, each report of an app that guesses for ever would be larger.
+        return was_guess and left_gpu_s > declared_gpu_s and not _has_overrun(declared_gpu_s, used_gpu_s)
+    is_open = used_gpu_s < _OPEN_SHARE * declared_gpu_s
+    return was_guess or (is_open and used_gpu_s + left_gpu_s > _DECLARED_AGAIN * declared_gpu_s)
 
 
-def overran(declared_gpu_s: float, used_gpu_s: float) -> bool:
-    """Whether far more work is metered than was declared. Then what is believed to be left is not what was reported."""
+def _has_overrun(declared_gpu_s: float, used_gpu_s: float) -> bool:
     return used_gpu_s > OVERRUN * declared_gpu_s + SLACK_GPU_S
 
 
@@ -384,7 +398,7 @@ def metered_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
 
 def _overran(facts: AppFacts, demands: Iterable[GangDemand]) -> bool:
     declared = facts.claimed_gpu_s
-    return declared is not None and overran(declared, metered_gpu_s(facts, demands))
+    return declared is not None and _has_overrun(declared, metered_gpu_s(facts, demands))
 
 
 def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:

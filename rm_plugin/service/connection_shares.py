@@ -37,6 +37,9 @@ FEWEST = 8
 LOOK_S, SHORT_S = 0.1, 0.05
 """Seconds between looks; less while connections are ended, since a peer that floods takes free places again."""
 
+IDLE_S = 5.0
+"""Seconds between looks while many files are open, but no more than at the last look."""
+
 _OTHER_HANDLES = MAX_CONNECTIONS + 128
 """File handles for pages, the store, logs that are read, and programs that are started."""
 
@@ -89,12 +92,20 @@ class ConnectionShares:
 
     async def run(self, port: int) -> None:
         """End connections of this port whenever too many are open."""
+        looked_at, idle_s = 0, 0.0
         while True:
-            # All open files, which is cheap to count, are at least as many as the connections.
-            ended = _open_handles() > self._allowed and self.shed(port)
+            # All open files are at least as many as the connections, and cheap to count. To list connections is not:
+            # with thousands of sessions it takes a tenth of a second. So that is done if more files are open than at
+            # the last look that ended none, and now and then.
+            handles, ended = _open_handles(), 0
+            if handles > self._allowed and (handles > looked_at or idle_s >= IDLE_S):
+                ended = self.shed(port)
+                looked_at, idle_s = (0 if ended else handles), 0.0
             if len(self._users) > 4 * self._allowed:
                 self._forget_closed(_connections(port))
-            await asyncio.sleep(SHORT_S if ended else LOOK_S)
+            pause_s = SHORT_S if ended else LOOK_S
+            idle_s += pause_s
+            await asyncio.sleep(pause_s)
 
     def shed(self, port: int) -> int:
         """End connections if too many are open, as far as peers have enough of them. Returns how many it ended."""

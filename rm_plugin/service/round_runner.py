@@ -19,7 +19,7 @@ from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.checked_reports import CheckedReports
-from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, declares_more, metered_gpu_s, overran
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, is_declared_anew, metered_gpu_s
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
@@ -318,23 +318,15 @@ class RoundRunner:
         change.event("round_reported", detail=detail)
         for app_id, report in reports.items():
             entry = self._entries.get(app_id)
-            left_gpu_s, known_gpu_s = report.work_left_gpu_s, entry.claimed_gpu_s
+            left_gpu_s, is_guess = report.work_left_gpu_s, entry.heartbeat.provisional
             if left_gpu_s <= 0.0:
                 continue
             used_gpu_s = 0.0
             if snapshot.standing(app_id).attained_gpu_s(snapshot.now_s):
                 used_gpu_s = metered_gpu_s(self._checked.facts_of(snapshot, app_id), report.demands)
-            claim_gpu_s, guessed = used_gpu_s + left_gpu_s, entry.heartbeat.provisional
-            if known_gpu_s is None:
-                newer = True
-            elif entry.claim_guessed:
-                # What is no guess replaces any guess. A guess replaces one that is smaller than its work left, as under
-                # `fair_finish`: with what was done, each report of an app that guesses for ever would be larger.
-                newer = not guessed or (left_gpu_s > known_gpu_s and not overran(known_gpu_s, used_gpu_s))
-            else:
-                newer = not guessed and declares_more(known_gpu_s, used_gpu_s, claim_gpu_s)
-            if newer:
-                change.put(entry, claimed_gpu_s=claim_gpu_s, claim_guessed=guessed)
+            was_guess = entry.claim_guessed
+            if is_declared_anew(entry.claimed_gpu_s, used_gpu_s, left_gpu_s, was_guess=was_guess, is_guess=is_guess):
+                change.put(entry, claimed_gpu_s=used_gpu_s + left_gpu_s, claim_guessed=is_guess)
         change.then(lambda: self._arbiter.heard_of(reports))
 
     def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:

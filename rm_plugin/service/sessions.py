@@ -42,7 +42,7 @@ class Sessions:
     """Opens, reads and ends the sessions of all app masters; `ArbiterService` carries them over gRPC.
 
     Args:
-        settings: What an app master is told of leases.
+        settings: Settings of leases, which the answer to a registration has.
         arbiter: Holds the leases.
         entries: The apps.
         changes: Writes every change before it takes effect.

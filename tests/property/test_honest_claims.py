@@ -19,7 +19,7 @@ from rm_plugin.service.claims import (
     AppFacts,
     checked_bid,
     checked_report,
-    declares_more,
+    is_declared_anew,
     metered_gpu_s,
 )
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
@@ -63,9 +63,9 @@ class Checked(Simulation):
         believed, cuts = checked_report(report, facts)
         if report.work_left_gpu_s:
             used_gpu_s = metered_gpu_s(facts, believed.demands)
-            whole_gpu_s, declared_gpu_s = used_gpu_s + believed.work_left_gpu_s, self.claimed.get(report.app_id)
-            if declared_gpu_s is None or declares_more(declared_gpu_s, used_gpu_s, whole_gpu_s):
-                self.claimed[report.app_id] = whole_gpu_s
+            left_gpu_s = believed.work_left_gpu_s
+            if is_declared_anew(self.claimed.get(report.app_id), used_gpu_s, left_gpu_s):
+                self.claimed[report.app_id] = used_gpu_s + left_gpu_s
         self.seen["reports"] += 1
         assert cuts or believed is report
         first_gpu_s = self.first.setdefault(report.app_id, report.work_left_gpu_s)

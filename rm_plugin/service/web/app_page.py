@@ -180,7 +180,7 @@ def _estimate(page_state: PageState, entry: AppEntry) -> list[Markup]:
 
 def _interval(interval: Interval) -> str:
     if math.isnan(interval.median):
-        return "unknown: the pace of a job is, or one is past its target"
+        return "unknown, because a job has an unknown pace or is past its target"
     if not math.isfinite(interval.median):
         return "not in sight"
     return f"in about {duration(interval.median)} (80 %: {duration(interval.low)} to {duration(interval.high)})"

@@ -321,7 +321,7 @@ def test_end_is_unknown_while_the_pace_is_a_guess():
         assert math.isnan(estimate.end_s.median) and estimate.first_gpu_s.median == 0.0
         status = app_status(case.manager, entry, whole=True)
         assert app_document(status)["estimate"]["end_s"] == {"median": None, "low": None, "high": None}
-        said = r"^End: +unknown: the pace of a job is, or one is past its target$"
+        said = r"^End: +unknown, because a job has an unknown pace or is past its target$"
         assert re.search(said, app_text(status), flags=re.MULTILINE)
         assert "ends in" not in progress_line(status)
 

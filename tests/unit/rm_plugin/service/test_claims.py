@@ -7,7 +7,7 @@ from agent_cases import cluster_of
 from msgspec.structs import replace
 
 from rm_plugin.service.budget import Budget
-from rm_plugin.service.claims import AppFacts, checked_bid, checked_report, declares_more, metered_gpu_s
+from rm_plugin.service.claims import AppFacts, checked_bid, checked_report, is_declared_anew, metered_gpu_s
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, PhaseLeft
 from themis.choices import BundleRule
@@ -238,7 +238,7 @@ def test_claimed_slowdown_explains_a_third_of_the_metered_time_at_most():
     [(3_000.0, 12_000.0, True), (3_000.0, 7_000.0, False), (3_000.0, 7_400.0, False), (5_000.0, 12_000.0, False)],
 )
 def test_declaration_grows_until_half_of_it_is_metered(used_gpu_s, left_gpu_s, more):
-    assert declares_more(10_000.0, used_gpu_s, used_gpu_s + left_gpu_s) is more
+    assert is_declared_anew(10_000.0, used_gpu_s, left_gpu_s) is more
 
 
 # ---- bids -----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Connections of gRPC's port: a peer that takes many loses its oldest, and app masters keep theirs."""
 
+import asyncio
 import contextlib
 import socket
 import sqlite3
@@ -69,6 +70,32 @@ def test_oldest_connections_of_the_peer_with_the_most_are_ended(port):
     assert shares.shed(port.number) == 35 - MOST // 2
     assert len(ended(first)) == 35 - MOST // 2
     assert ended(last) == []
+
+
+def test_look_that_ended_nothing_is_repeated_only_for_more_files_or_after_a_while(port, monkeypatch):
+    monkeypatch.setattr(connection_shares, "LOOK_S", 0.001)
+    monkeypatch.setattr(connection_shares, "IDLE_S", 3600.0)
+    shares = ConnectionShares(MOST)
+    handles, looks = [MOST], []
+    monkeypatch.setattr(connection_shares, "_open_handles", lambda: handles[0])
+    monkeypatch.setattr(shares, "shed", lambda port: looks.append(handles[0]) or 0)
+
+    async def scenario():
+        looking = asyncio.create_task(shares.run(port.number))
+        for wanted in ([MOST], [MOST, MOST + 1]):
+            async with asyncio.timeout(20):
+                while looks != wanted:
+                    await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            assert looks == wanted
+            handles[0] += 1
+        monkeypatch.setattr(connection_shares, "IDLE_S", 0.0)
+        async with asyncio.timeout(20):
+            while len(looks) < 6:
+                await asyncio.sleep(0.001)
+        looking.cancel()
+
+    asyncio.run(scenario())
 
 
 def test_users_of_one_machine_are_peers_of_their_own(port, monkeypatch):

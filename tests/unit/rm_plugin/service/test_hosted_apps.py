@@ -557,22 +557,25 @@ class TestResting:
 
         run(scenario())
 
+    async def rest_while_the_engine_refuses_a_kill(self, service, entry, session, view):
+        kill, failures = service.launcher.kill, [UnreachableError("the engine is unavailable")]
+
+        async def kill_later(app_id):
+            if failures:
+                raise failures.pop()
+            await kill(app_id)
+
+        service.launcher.kill = kill_later
+        await service.send(entry, session, rest=pb.Rest(view=view))
+        await until(lambda: not failures)
+
     def test_attempt_after_a_pause_starts_after_the_late_kill_of_the_rested_one(self, tmp_path, monkeypatch):
         monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.3)
 
         async def scenario():
             service = case(tmp_path)
             entry, session, view = await self.idle(service)
-            kill, failures = service.launcher.kill, [UnreachableError("the engine is unavailable")]
-
-            async def kill_later(app_id):
-                if failures:
-                    raise failures.pop()
-                await kill(app_id)
-
-            service.launcher.kill = kill_later
-            await service.send(entry, session, rest=pb.Rest(view=view))
-            await until(lambda: not failures)
+            await self.rest_while_the_engine_refuses_a_kill(service, entry, session, view)
             await service.manager.pause(entry.app_id)
             await until(lambda: entry.state is AppState.PAUSED)
             await service.manager.resume(entry.app_id)
@@ -592,16 +595,7 @@ class TestResting:
         async def scenario():
             service = case(tmp_path)
             entry, session, view = await self.idle(service)
-            kill, failures = service.launcher.kill, [UnreachableError("the engine is unavailable")]
-
-            async def kill_later(app_id):
-                if failures:
-                    raise failures.pop()
-                await kill(app_id)
-
-            service.launcher.kill = kill_later
-            await service.send(entry, session, rest=pb.Rest(view=view))
-            await until(lambda: not failures)
+            await self.rest_while_the_engine_refuses_a_kill(service, entry, session, view)
             service.manager.app_masters.start_hosted(entry)
             await asyncio.sleep(0)
             await service.manager.pause(entry.app_id)
