@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ from am.master import AppMaster
 from themis.clock import WallClock
 from themis.errors import ThemisError
 from themis.files import keep_private
-from themis.sessions import adopt_orphans
+from themis.sessions import adopting_orphans
 
 
 def main() -> int:
@@ -24,19 +25,19 @@ def main() -> int:
     # Its library logs every request.
     logging.getLogger("hdfs.client").setLevel(logging.WARNING)
     try:
-        return asyncio.run(_run(AmContext.from_environment()))
+        context = AmContext.from_environment()
+        # Orphans are known from helpers of this process by their sessions, so it must lead one of its own.
+        ends_orphans = context.engine == "local" and os.getsid(0) == os.getpid()
+        with adopting_orphans() if ends_orphans else contextlib.nullcontext():
+            return asyncio.run(_run(context))
     except ThemisError as error:
         print(f"app master: {error}", file=sys.stderr)
         return error.exit_code
 
 
 async def _run(context: AmContext) -> int:
-    # Orphans are known from helpers of this process by their sessions, so it must lead one of its own.
-    if context.engine == "local" and os.getsid(0) == os.getpid():
-        adopt_orphans()
     master = AppMaster(context, open_engine(context), WallClock())
     loop = asyncio.get_running_loop()
-
     loop.add_signal_handler(signal.SIGTERM, master.end)
     # Ctrl-C in a terminal is for the command in front of it, not for what a ResourceManager started.
     loop.add_signal_handler(signal.SIGINT, lambda: None)

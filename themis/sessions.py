@@ -63,16 +63,26 @@ def children_in_other_sessions() -> Mapping[int, frozenset[Member]]:
     return {number: frozenset(members) for number, members in found.items()}
 
 
-def adopt_orphans() -> None:
-    """Make this process the parent of the orphans among its descendants (a subreaper, prctl(2))."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Make this process the parent of the orphans among its descendants (a subreaper, prctl(2)) in this block."""
+    before = adopts_orphans()
+    _set_adopts_orphans(True)
+    try:
+        yield
+    finally:
+        _set_adopts_orphans(before)
 
 
 def adopts_orphans() -> bool:
-    """Whether this process called `adopt_orphans`."""
+    """Whether this process is in a block of `adopting_orphans`."""
     adopts = ctypes.c_int()
     ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
     return bool(adopts.value)
+
+
+def _set_adopts_orphans(adopts: bool) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
 
 
 def reap(children: Iterable[Member]) -> None:

@@ -141,7 +141,8 @@ class LocalAppLauncher:
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
                 await self._sweep({RUN_MARK: self._run_id}, below=list(self._pids.values()))
-                await asyncio.gather(*self._watchers)
+                # The watchers go on after the limit: another call waits for them again.
+                await asyncio.shield(asyncio.gather(*self._watchers))
         except TimeoutError:
             left = ", ".join(sorted(self._gone)) or "what is left of apps that have ended"
             raise UnreachableError("not all processes could be killed", value=left) from None

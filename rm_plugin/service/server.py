@@ -65,7 +65,7 @@ from themis.garbage import few_collections
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.queues import ONE_QUEUE
-from themis.sessions import adopt_orphans
+from themis.sessions import adopting_orphans
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -114,15 +114,14 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         # App masters that run on as their submitters need the way into the folder of apps.
         if not lets_others_pass(settings.state_dir / name):
             make_private(settings.state_dir / name)
+    # The launcher of app masters on this machine ends their orphans.
+    ends_orphans = engine is None and settings.engine == "local"
     if engine is None:
         engine = open_engine(settings)
-        if settings.engine == "local":
-            # Its launcher ends them.
-            adopt_orphans()
     make_policy(settings.policy)
     if settings.queues is not None:
         load_queues(settings.queues)
-    with few_collections(_ALLOCATIONS):
+    with few_collections(_ALLOCATIONS), adopting_orphans() if ends_orphans else contextlib.nullcontext():
         return asyncio.run(_serve(settings, engine, standby=standby))
 
 

@@ -28,14 +28,13 @@ APP_MASTER = """
 import asyncio, os, sys
 from pathlib import Path
 from am.runtimes.local import LocalRuntime
-from themis.sessions import adopt_orphans
+from themis.sessions import adopting_orphans
 from am.runtimes.port import TaskLaunch
 from themis.control_groups import ControlGroup
 
 ControlGroup.make = lambda *_limits, **_more: None
 
 async def main():
-    adopt_orphans()
     folder, app_id, ends, lives_s, hide = Path(sys.argv[1]), *sys.argv[2:6]
     runtime = LocalRuntime()
     tasks = [await runtime.start(TaskLaunch(app_id=app_id, job_id="j0", task_index=index, incarnation=1,
@@ -46,7 +45,8 @@ async def main():
             print((await task.wait()).exit_code, flush=True)
     await asyncio.sleep(60)
 
-asyncio.run(main())
+with adopting_orphans():
+    asyncio.run(main())
 """
 
 

@@ -247,6 +247,7 @@ def test_shutdown_leaves_and_names_an_app_whose_process_does_not_end(tmp_path, r
                 await engine.shutdown()
         # Now the kernel kills it.
         await engine.shutdown()
+        assert not engine._gone, "the second call did not wait"
 
     run(run_id, scenario)
 
@@ -312,15 +313,15 @@ def test_memory_engine_reports_exits(tmp_path):
 
 HIDING = """
 import os, sys, time
-from themis.sessions import adopt_orphans
-adopt_orphans()
-if not os.fork():
-    os.setsid()
-    if os.fork(): os._exit(0)
-    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import os, time; "
-        "open('partial', 'w').write(str(os.getpid())); os.rename('partial', 'pid'); time.sleep(60)"], {})
-os.wait()
-time.sleep(60)
+from themis.sessions import adopting_orphans
+with adopting_orphans():
+    if not os.fork():
+        os.setsid()
+        if os.fork(): os._exit(0)
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import os, time; "
+            "open('partial', 'w').write(str(os.getpid())); os.rename('partial', 'pid'); time.sleep(60)"], {})
+    os.wait()
+    time.sleep(60)
 """
 
 
@@ -357,12 +358,11 @@ from pathlib import Path
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.engines.port import AmLaunch
 from themis.control_groups import ControlGroup
-from themis.sessions import adopt_orphans
+from themis.sessions import adopting_orphans
 
 ControlGroup.make = lambda *_limits, **_more: None
 
 async def main():
-    adopt_orphans()
     folder, ended = Path(sys.argv[2]), asyncio.Event()
     async def on_exit(exit_):
         ended.set()
@@ -381,7 +381,8 @@ async def main():
     sys.stdin.read()
     await launcher.shutdown()
 
-asyncio.run(main())
+with adopting_orphans():
+    asyncio.run(main())
 """
 
 

@@ -26,7 +26,7 @@ from themis.processes import (
     start,
     wait_for_exit,
 )
-from themis.sessions import Member, kill_sessions
+from themis.sessions import Member, adopting_orphans, adopts_orphans, kill_sessions
 
 SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
 
@@ -440,3 +440,13 @@ def test_waiting_for_a_process_that_is_not_our_child(tmp_path, mark):
 
     asyncio.run(scenario())
     assert not is_alive(pid)
+
+
+def test_a_process_adopts_orphans_only_in_its_block():
+    """A process that stayed their parent would have children that it never waits for."""
+    assert not adopts_orphans()
+    with adopting_orphans():
+        with adopting_orphans():
+            assert adopts_orphans()
+        assert adopts_orphans()
+    assert not adopts_orphans()
