@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 import psutil
 
@@ -27,9 +28,13 @@ from themis.accounts import Account
 from themis.control_groups import NO_LIMITS, ControlGroup, Limits
 from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
-from themis.sessions import Member, has_members, kill_sessions, sessions_below
+from themis.sessions import Member, has_members, kill_sessions, raise_shortage, sessions_below
 from themis.values import Value, repr_without
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 PROC = Path("/proc")
 GUARD = Path(__file__).with_name("process_guard.py")
 _KILL_PASS_S = 0.02
@@ -39,6 +44,7 @@ _EXEC_TRIES = 2000
 _READ_BYTES = 1 << 17
 _MAX_ENVIRONMENT_BYTES = 8 << 20
 """`execve` allows 6 MiB of arguments and environment. But a process may later declare any of its memory to be it."""
+_LOOK_AGAIN_S = 1.0
 _GROUP_LOOK_S = 0.05
 _GROUP_LOOKS = 100
 """Looks at a control group that was killed: 5 s, as long as `kill_marked` takes at most."""
@@ -134,8 +140,10 @@ class RunningProcess:
         Once their parents are gone nothing shows whose they were. So `terminate` and `kill` call this, and callers that
         look at the process now and then may do so too.
         """
-        if not self._exited.done():
-            self._sessions.update(sessions_below(self.pid))
+        # Without a file handle for this, they are found by their marks alone.
+        with contextlib.suppress(OSError):
+            if not self._exited.done():
+                self._sessions.update(sessions_below(self.pid))
 
     async def terminate(self, grace_s: float) -> int:
         """SIGTERM to the group, SIGKILL to what is left of it after `grace_s` seconds; returns the leader's exit code.
@@ -148,11 +156,12 @@ class RunningProcess:
         self._graces += 1
         try:
             # In a thread, because this examines every process of the machine.
-            self._sessions.update(await asyncio.to_thread(sessions_below, self.pid))
+            with contextlib.suppress(OSError):
+                self._sessions.update(await asyncio.to_thread(sessions_below, self.pid))
             self.signal_group(signal.SIGTERM)
             async with asyncio.timeout(grace_s):
                 await self._leader_ended.wait()
-                while await asyncio.to_thread(has_members, self.pid):  # noqa: ASYNC110 - no event reports this
+                while await look_surely(has_members, self.pid):  # noqa: ASYNC110 - no event reports this
                     await asyncio.sleep(_GROUP_LOOK_S)
         except TimeoutError:
             self.kill()
@@ -172,11 +181,16 @@ class RunningProcess:
     def _end(self) -> None:
         if self._ending:
             return
-        self._ending = True
         # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
         _signal_group(self.pid, signal.SIGKILL)
-        if self._sessions:
-            kill_sessions(self._sessions)
+        try:
+            if self._sessions:
+                kill_sessions(self._sessions)
+        except OSError as error:
+            _LOG.warning("%s", error)
+            self._loop.call_later(_LOOK_AGAIN_S, self._end)
+            return
+        self._ending = True
         if self._control_group is not None:
             self._control_group.kill()
         self._report(_GROUP_LOOKS)
@@ -234,7 +248,16 @@ def start(spec: ProcessSpec) -> RunningProcess:
     if control_group is not None and not spec.dies_with_parent:
         # Children that it has by now stay outside. An app master has none: its interpreter still starts.
         control_group.add(popen.pid)
-    return RunningProcess(popen, control_group)
+    try:
+        return RunningProcess(popen, control_group)
+    except OSError as error:
+        # Without a file handle its end would not be noticed.
+        _signal_group(popen.pid, signal.SIGKILL)
+        popen.wait()
+        if control_group is not None:
+            control_group.kill()
+            control_group.remove()
+        raise StartError("cannot watch a process", value=command[0], remedy=str(error)) from error
 
 
 def _rights(account: Account | None) -> dict[str, Any]:
@@ -277,7 +300,7 @@ def _appended(log: Path, account: Account | None) -> BinaryIO:
 async def wait_for_exit(pid: int) -> None:
     """Return when the process of this id, ours or not, has ended; at once when there is none."""
     try:
-        pidfd = os.pidfd_open(pid)
+        pidfd = await look_surely(os.pidfd_open, pid)
     except ProcessLookupError:
         return
     loop = asyncio.get_running_loop()
@@ -288,6 +311,21 @@ async def wait_for_exit(pid: int) -> None:
     finally:
         loop.remove_reader(pidfd)
         os.close(pidfd)
+
+
+async def look_surely(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function that looks at the machine's processes in a thread; again while this process lacks file handles.
+
+    A process that cannot be seen may run, and hold a GPU. Raises ProcessLookupError if the function does.
+    """
+    while True:
+        try:
+            return await asyncio.to_thread(look, *args, **kwargs)
+        except ProcessLookupError:
+            raise
+        except OSError as error:
+            _LOG.warning("the processes of this machine cannot be looked at: %s", error)
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
 
 def has_marks(pid: int, marks: Mapping[str, str], *, uid: int | None = None) -> bool:
@@ -386,7 +424,8 @@ def _real_uid(process: psutil.Process) -> int | None:
 def _environment_holds(pid: int, marks: Mapping[str, str]) -> bool:
     try:
         environment = _environment(f"{PROC}/{pid}")
-    except OSError:
+    except OSError as error:
+        raise_shortage(error)
         # It ended just now, is a zombie or a thread of the kernel, or is another user's.
         return False
     wanted = [os.fsencode(f"{name}={value}") for name, value in marks.items()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
+_SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
 class Member(NamedTuple):
@@ -109,6 +111,15 @@ def kill_sessions(sessions: Mapping[int, Iterable[Member]]) -> None:
                 os.kill(member.pid, signal.SIGKILL)
 
 
+def raise_shortage(error: OSError) -> None:
+    """Raise the error of a look at a process if this one has no file handle or memory left: the other may live.
+
+    All other errors say that it has ended, or is another user's.
+    """
+    if error.errno in _SHORTAGES:
+        raise error
+
+
 def _processes() -> Iterator[_Seen]:
     for name in os.listdir(PROC):  # noqa: PTH208 - a Path each costs too much
         if not name.isdigit():
@@ -117,7 +128,8 @@ def _processes() -> Iterator[_Seen]:
             with open(f"{PROC}/{name}/stat", "rb") as file:  # noqa: PTH123 - as above
                 # After the program's name, which is in parentheses and may hold anything (proc(5)).
                 fields = file.read().rpartition(b")")[2].split()
-        except OSError:
+        except OSError as error:
+            raise_shortage(error)
             continue
         if len(fields) > 19:
             state, parent, group, session, began = fields[0], *map(int, (*fields[1:4], fields[19]))

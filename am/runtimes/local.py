@@ -27,7 +27,7 @@ from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.control_groups import Limits
 from themis.errors import InvariantError
 from themis.files import add_note
-from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
+from themis.processes import ProcessSpec, RunningProcess, kill_marked, look_surely, start
 from themis.sessions import adopts_orphans
 
 _LOG = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class LocalRuntime:
         if task.process.ran_out_of_memory and task.reason is ExitReason.EXITED:
             self._note_memory(task, "more than")
         # Use a thread, because this examines every process of the machine.
-        left = await asyncio.to_thread(kill_marked, task_marks(task.launch, os.environ.get(RUN_MARK, "")))
+        left = await look_surely(kill_marked, task_marks(task.launch, os.environ.get(RUN_MARK, "")))
         if left:
             _LOG.warning("processes of job %s cannot be killed: %s", task.launch.job_id, left)
         del self._tasks[task.pid]

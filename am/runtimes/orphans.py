@@ -8,10 +8,12 @@ runs, and the ResourceManager finds them below the app master before it kills th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Collection
 
+from themis.processes import look_surely
 from themis.sessions import children_in_other_sessions, kill_sessions, reap, sessions_below
 
 _REAP_S = 1.0
@@ -37,10 +39,10 @@ class Orphans:
         """Kill all orphans, unless a task runs: they may be that task's."""
         for _ in range(_PASSES):
             # In a thread, since this looks at every process of the machine.
-            sessions = await asyncio.to_thread(sessions_below, os.getpid())
+            sessions = await look_surely(sessions_below, os.getpid())
             if self._tasks or not sessions:
                 return
-            kill_sessions(sessions)
+            await look_surely(kill_sessions, sessions)
             await asyncio.sleep(_PASS_S)
             self._reap()
 
@@ -50,5 +52,7 @@ class Orphans:
 
     def _reap(self) -> None:
         self._timer = None
-        for children in children_in_other_sessions().values():
-            reap(child for child in children if child.pid not in self._tasks)
+        # Without a file handle for this look, the next one does it.
+        with contextlib.suppress(OSError):
+            for children in children_in_other_sessions().values():
+                reap(child for child in children if child.pid not in self._tasks)

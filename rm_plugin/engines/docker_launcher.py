@@ -182,14 +182,15 @@ class DockerAppLauncher:
                 await self._end_all()
         except TimeoutError:
             left = ", ".join(sorted(self._gone)) or "what is left of apps that have ended"
+        if left:
+            # The followers go on: another call waits for them again.
+            raise UnreachableError("not all containers could be removed", value=left)
         if self._watch is not None:
             await self._watch.close()
-        if left:
-            raise UnreachableError("not all containers could be removed", value=left)
 
     async def _end_all(self) -> None:
         await self._kill_masters({**self._run, ROLE_LABEL: APP_MASTER})
-        await asyncio.gather(*self._watchers)
+        await asyncio.shield(asyncio.gather(*self._watchers))
         await self._remove_all(self._run)
         try:
             await self._host.threads.run(self._host.remove_networks, self._run)

@@ -24,6 +24,7 @@ from themis.processes import (
     StartError,
     has_marks,
     kill_marked,
+    look_surely,
     start,
     wait_for_exit,
 )
@@ -111,7 +112,7 @@ class LocalAppLauncher:
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Watch an app master that an earlier ResourceManager of this run started."""
         # Another process may have the id now, so check the marks. Another user's process may carry them too.
-        if not has_marks(pid, self._marks(app_id), uid=self._submitters.uid_of(app_id)):
+        if not await look_surely(has_marks, pid, self._marks(app_id), uid=self._submitters.uid_of(app_id)):
             return False
         self._watch(app_id, attempt, pid, None)
         return True
@@ -174,10 +175,10 @@ class LocalAppLauncher:
             await self._lock.confirm()
             # In threads, as they look at every process of the machine, and wait.
             if below:
-                sessions.update(await asyncio.to_thread(sessions_below, *below))
-            left = await asyncio.to_thread(kill_marked, marks, may_kill=may_kill)
+                sessions.update(await look_surely(sessions_below, *below))
+            left = await look_surely(kill_marked, marks, may_kill=may_kill)
             if sessions and may_kill():
-                await asyncio.to_thread(kill_sessions, sessions)
+                await look_surely(kill_sessions, sessions)
             is_over = not left or all(answers)
         if left:
             _LOG.warning("processes with %s cannot be killed: %s", marks, left)
@@ -200,15 +201,15 @@ class LocalAppLauncher:
         their orphans themselves.
         """
         for _ in range(_PASSES if adopts_orphans() else 0):
-            children = await asyncio.to_thread(children_in_other_sessions)
+            children = await look_surely(children_in_other_sessions)
             # An app master that was started meanwhile is known by now.
             masters = frozenset(self._pids.values())
             orphans = {session: members for session, members in children.items() if session not in masters}
             if not orphans or not self._lock.is_fresh():
                 return
             found = [member for members in orphans.values() for member in members]
-            below = await asyncio.to_thread(sessions_below, *[member.pid for member in found])
-            await asyncio.to_thread(kill_sessions, {**below, **orphans})
+            below = await look_surely(sessions_below, *[member.pid for member in found])
+            await look_surely(kill_sessions, {**below, **orphans})
             await asyncio.sleep(_PASS_S)
             reap(found)
 

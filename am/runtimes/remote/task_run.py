@@ -19,7 +19,7 @@ from themis.capped_files import give_back
 from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.errors import ThemisError
 from themis.files import add_note, open_regular
-from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
+from themis.processes import ProcessSpec, RunningProcess, kill_marked, look_surely, start
 
 _EXIT_NOT_STARTED = 127
 
@@ -106,7 +106,7 @@ class TaskRun:
         if self._process is not None and self.exit_code is None:
             code = await self._process.wait()
             # Use a thread, because this examines every process of the machine.
-            left = await asyncio.to_thread(kill_marked, self._marks)
+            left = await look_surely(kill_marked, self._marks)
             # A process that outlives SIGKILL may still use the card, so no other task may start here.
             self.tidy = not left
             self._end(code)

@@ -330,6 +330,9 @@ def test_shutdown_leaves_and_names_containers_that_cannot_be_removed(run, monkey
             patched.setattr(world.host, "remove_all", refuse)
             with pytest.raises(UnreachableError, match="not all containers could be removed: 'app-2'"):
                 await world.launcher.shutdown()
+        # Now the engine removes it.
+        await world.launcher.shutdown()
+        assert not world.launcher._gone, "the second call did not wait"
 
     run(scenario)
 
