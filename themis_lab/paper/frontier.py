@@ -14,7 +14,7 @@ from rm_plugin.arbiter.round_values import RoundSettings
 from themis.values import Value
 from themis_lab.paper.fluid_fairness import CASES, EFFICIENT, FIRST_SEED, OURS, REFERENCE, Case
 from themis_lab.paper.plans import make_workload, policies, settings_of, workload_arguments
-from themis_lab.paper.plotting import COLOURS, INK, colour_of, legend_below, plain_log_axis
+from themis_lab.paper.plotting import COLOURS, INK, colour_of, legend_below
 from themis_lab.paper.port import Cell, Done, Findings, Scale
 from themis_lab.paper.report_frame import number_text
 from themis_lab.paper.statistics import Row, grouped, max_rho, mean, median, paired_ratios
@@ -41,6 +41,9 @@ _COSTS: Mapping[str, tuple[str, str]] = {
     "completion_s": (EFFICIENT, f"mean completion / {EFFICIENT}"),
 }
 """What each column of panels sets the ratio against: a column of the rows, and the policy it is relative to."""
+
+_NAMED = (0.0, DEFAULT_MARGIN, 1.0)
+"""Margins whose points the figure names; the names of all would cover each other."""
 
 _DRAWN_BESIDE = ("srsf", "srtf", "themis")
 
@@ -164,14 +167,15 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], column: str) -> None:
         label = f"{OURS}, {what}"
         axes.plot(at, ratios, marker="o", markersize=4.5, label=label, color=COLOURS[OURS], markerfacecolor=fill)
     for margin, x, point in zip(points, at, points.values(), strict=True):
-        axes.annotate(f"{margin:g}", (x, max(point.ratios)), (0, 5), textcoords="offset points", ha="center", size=7)
+        if margin in _NAMED:
+            at_worst = (x, max(point.ratios))
+            axes.annotate(f"{margin:g}", at_worst, (0, 5), textcoords="offset points", ha="center", size=7)
     # Other policies at their median only: their worst seeds would squeeze the curve.
     others = [row for row in rows if row["policy"] != OURS]
     for policy in _DRAWN_BESIDE:
         own = _point([*others, *(row for row in rows if row["policy"] == OURS)], policy)
         axes.plot(own.costs[column], median(own.ratios), "s", color=colour_of(policy), label=f"{policy}, median")
-    axes.set(xlabel=_COSTS[column][1], yscale="log")
-    plain_log_axis(axes, "y")
+    axes.set_xlabel(_COSTS[column][1])
     axes.axhline(1.0, color=INK, linewidth=0.9, linestyle="--")
     axes.grid(visible=True)
 
