@@ -34,8 +34,8 @@ def add_to(commands: Subcommands) -> None:
         "names",
         nargs="+",
         metavar="NAME",
-        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: fairness, splitting, "
-        "allox, oef, mixed, estimates",
+        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: fairness, frontier, "
+        "splitting, allox, oef, mixed, estimates",
     )
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3 at quick scale, else 5)")
@@ -132,9 +132,10 @@ def _reproduce_paper(name: str, options: argparse.Namespace, seeds: int) -> int:
 
 def _wanted(names: Sequence[str]) -> list[Experiment]:
     """The named experiments without duplicates. Names given together with `all` must be known too."""
-    from themis_lab.paper.registry import MODULES, experiment_named
+    from themis_lab.paper.registry import MODULES, TOGETHER, experiment_named
 
-    named = [experiment_named(name) for name in dict.fromkeys(names) if name != _ALL]
+    wanted = dict.fromkeys(each for name in names for each in (name, *TOGETHER.get(name, ())))
+    named = [experiment_named(name) for name in wanted if name != _ALL]
     return [experiment_named(name) for name in MODULES] if _ALL in names else named
 
 

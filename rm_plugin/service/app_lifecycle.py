@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.service.am_watch import AmWatch
 from rm_plugin.service.app_quotas import AppQuotas
@@ -18,6 +20,7 @@ from themis.clock import Clock
 from themis.errors import InputError
 from themis.lifecycle import APP_LIFECYCLE, AppState, JobState
 from themis.wire import themis_pb2 as pb
+from themis.wire.values import declaration_from_message
 
 
 class AppLifecycle:
@@ -103,9 +106,15 @@ class AppLifecycle:
 
         return await self._changes.make_surely(admit)
 
-    def end(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str) -> None:
-        """End an app and its leases, within a change."""
-        self._leave(change, entry, state, diagnostics, "the app ended")
+    def end(
+        self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, finish: pb.Finish | None = None
+    ) -> None:
+        """End an app and its leases, within a change. `finish` is the last message of its app master, if one came."""
+        declared = entry.declaration
+        if finish is not None:
+            change.set(entry, finish=finish)
+            declared = finish.declaration if finish.HasField("declaration") else declared
+        self._leave(change, entry, state, diagnostics, "the app ended", **_declared(entry, declared))
         change.put(entry, finished_at_s=change.now_s)
         self._note_end(change, entry)
         change.then(lambda: self._on_ended(entry))
@@ -170,8 +179,10 @@ class AppLifecycle:
 
         await self._changes.make(go_on)
 
-    def _leave(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str) -> None:
-        """Turn an app to a state in which nothing of it runs, and end its leases."""
+    def _leave(
+        self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str, **detail: object
+    ) -> None:
+        """Turn an app to a state in which nothing of it runs, and end its leases. `detail` is more for the event."""
         now_s = change.now_s
         if entry.is_admitted:
             # Read before the leases end: their time counts up to now.
@@ -181,7 +192,8 @@ class AppLifecycle:
         leases = [lease.lease_id for lease in self._arbiter.table.of_app(entry.app_id)]
         ended = self._arbiter.release(leases, now_s=now_s, reason=reason)
         state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
-        change.event("app_state", app_id=entry.app_id, detail={"state": state.value, "diagnostics": diagnostics})
+        told = {"state": state.value, "diagnostics": diagnostics, **detail}
+        change.event("app_state", app_id=entry.app_id, detail=told)
         change.put(entry, state=state, diagnostics=diagnostics)
         change.then(lambda: self._forget(entry, reason, is_paused=state is AppState.PAUSED))
         self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
@@ -199,6 +211,14 @@ def _admitted(entry: AppEntry, now_s: float) -> dict[str, float | None]:
     """The attributes of an app whose wait for admission is over."""
     waited_s = 0.0 if entry.waits_since_s is None else max(0.0, now_s - entry.waits_since_s)
     return {"waits_since_s": None, "unadmitted_s": entry.unadmitted_s + waited_s}
+
+
+def _declared(entry: AppEntry, declaration: pb.Declaration) -> dict[str, object]:
+    """What rho of an app follows from, for the event of its end: nothing if it never declared itself."""
+    if not declaration.phases:
+        return {}
+    declared = msgspec.to_builtins(declaration_from_message(declaration))
+    return {"arrived_at_s": entry.arrived_at_s, "declaration": declared}
 
 
 def is_pausing(entry: AppEntry, lost_attempt: int) -> bool:

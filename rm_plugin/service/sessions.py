@@ -275,8 +275,7 @@ class Sessions:
         if entry.pause_reason and state in (AppState.PAUSED, AppState.KILLED) and not entry.kill_reason:
             self._app_masters.lifecycle.pause(change, entry)
             return
-        change.set(entry, finish=finish)
-        self._app_masters.lifecycle.end(change, entry, state, entry.kill_reason or finish.diagnostics)
+        self._app_masters.lifecycle.end(change, entry, state, entry.kill_reason or finish.diagnostics, finish)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
         """Note that a session's stream broke; the app master may come back until `am_expiry_s` has passed."""

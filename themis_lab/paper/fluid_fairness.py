@@ -24,7 +24,7 @@ FIRST_SEED = 101
 """Seeds below this one were used to design policies."""
 
 OURS = "fair_finish"
-_EFFICIENT, _REFERENCE = "srtf", "themis"
+EFFICIENT, REFERENCE = "srtf", "themis"
 _HOUR_S = 3600.0
 _RIGID: Mapping[str, object] = {"rigid": True}
 
@@ -59,9 +59,9 @@ HEADINGS = (
     "ratio, median",
     "ratio, worst",
     f"apps with rho over {UNFAIR_RHO}",
-    f"completion / {_EFFICIENT}",
-    f"GPU time / {_REFERENCE}",
-    f"restarts / {_REFERENCE}",
+    f"completion / {EFFICIENT}",
+    f"GPU time / {REFERENCE}",
+    f"restarts / {REFERENCE}",
 )
 
 
@@ -172,9 +172,9 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             f"{median(ratios[policy].values()):.2f}",
             f"{max(ratios[policy].values()):.2f}",
             f"{share_over(numbers(by_policy[policy], f'rho_{HEADLINE}'), UNFAIR_RHO):.0%}",
-            f"{relative(policy, 'completion_s', _EFFICIENT):.2f}",
-            f"{relative(policy, 'gpu_time_s', _REFERENCE):.2f}",
-            f"{relative(policy, 'restarts', _REFERENCE):.2f}",
+            f"{relative(policy, 'completion_s', EFFICIENT):.2f}",
+            f"{relative(policy, 'gpu_time_s', REFERENCE):.2f}",
+            f"{relative(policy, 'restarts', REFERENCE):.2f}",
         )
         for policy in order
     ]

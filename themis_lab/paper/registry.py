@@ -38,9 +38,16 @@ MODULES: Mapping[str, str] = MappingProxyType(
 
 
 APART: Mapping[str, str] = MappingProxyType(
-    {"fairness": "themis_lab.paper.fluid_fairness", "splitting": "themis_lab.paper.splitting"}
+    {
+        "fairness": "themis_lab.paper.fluid_fairness",
+        "frontier": "themis_lab.paper.frontier",
+        "splitting": "themis_lab.paper.splitting",
+    }
 )
 """Experiments that `all` leaves out, because they repeat nothing of the paper."""
+
+TOGETHER: Mapping[str, tuple[str, ...]] = MappingProxyType({"fairness": ("frontier",)})
+"""Experiments that are made after another one, whose runs they share."""
 
 PAPERS: Mapping[str, str] = MappingProxyType(
     {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from themis.choices import Bidders
+from themis.queues import ONE_QUEUE, Queues
 from themis.values import Value
 from themis_lab.testbed.events import Event
 
@@ -72,6 +73,8 @@ class AuditInput(Value, frozen=True, kw_only=True):
         jobs: Jobs at the end, where known.
         histories: What the tasks wrote, an independent record.
         device_of: The device type of each machine; empty if the cluster has one type.
+        rho: The final rho by definition that the ResourceManager reported of each app that finished.
+        queues: The weights of queues and users.
     """
 
     events: tuple[Event, ...]
@@ -80,6 +83,8 @@ class AuditInput(Value, frozen=True, kw_only=True):
     jobs: Mapping[JobKey, AuditedJob] = field(default_factory=dict)
     histories: Mapping[JobKey, tuple[HistoryLine, ...]] = field(default_factory=dict)
     device_of: Mapping[str, str] = field(default_factory=dict)
+    rho: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    queues: Queues = ONE_QUEUE
 
     @property
     def end_s(self) -> float:

@@ -8,7 +8,9 @@ from msgspec import field
 
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings, load_rm_settings
+from themis.queues import ONE_QUEUE
 from themis.speeds import speed_on
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
@@ -58,6 +60,8 @@ def audit_input(record: RunRecord) -> AuditInput:
         jobs={key: job for app in record.apps for key, job in _audited(app, record.cluster).items()},
         histories=record.histories,
         device_of=device_of(record.cluster),
+        rho={app.app_id: dict(app.final_rho) for app in record.apps if app.final_rho},
+        queues=ONE_QUEUE if record.settings.queues is None else load_queues(record.settings.queues),
     )
 
 

@@ -8,7 +8,7 @@ from exp_records import app, done, record
 from msgspec.structs import replace
 
 from themis_cli.main import main
-from themis_lab.paper import fluid_fairness
+from themis_lab.paper import fluid_fairness, frontier
 from themis_lab.paper.fluid_fairness import CASES, EXPERIMENT, FIRST_SEED, HEADINGS, Case
 from themis_lab.paper.forecast import expected_s
 from themis_lab.paper.plans import Load, policies
@@ -46,14 +46,18 @@ def test_table_has_ratios_to_the_best_other_policy_with_the_fairest_first():
 
 def test_command_writes_figure_and_table_of_a_tiny_workload(tmp_path, monkeypatch, capsys):
     tiny = Case(name="tiny", load=Load(name="w1-small", options={"apps": 2, "scale": 100.0}))
-    monkeypatch.setattr(fluid_fairness, "CASES", {Scale.QUICK: (tiny,)})
+    for module in (fluid_fairness, frontier):
+        monkeypatch.setattr(module, "CASES", {Scale.QUICK: (tiny,)})
     code = main(["reproduce", "fairness", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"])
     assert code == 0
-    (made,) = json.loads(capsys.readouterr().out)["experiments"]
-    assert made["name"] == "fairness"
+    made = json.loads(capsys.readouterr().out)["experiments"]
+    assert [each["name"] for each in made] == ["fairness", "frontier"]
     with (tmp_path / "fairness.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 2 * (len(policies()) + 1)
     assert (tmp_path / "fairness.png").read_bytes().startswith(b"\x89PNG")
-    assert "## The experiments" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "## The experiments" in summary
+    assert "| tiny: 0.8 |" in summary
     assert "| tiny: fair_finish |" in (tmp_path / "fairness.md").read_text(encoding="utf-8")

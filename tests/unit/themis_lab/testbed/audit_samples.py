@@ -55,14 +55,29 @@ def rows() -> list[Row]:
         ended(15.0, "a", 2, ["m0/0"], 200, [0], requested=False),
         (15.0, "tuner", "a", {"phase": 0, "phases": 1, "running": [], "stopped": [], "best": "j"}),
         (15.1, "lease_released", "a", {"lease_id": 1, "gpu": "m0/0", "reason": "done"}),
-        (15.2, "app_state", "a", {"state": "FINISHED", "diagnostics": ""}),
+        (15.2, "app_state", "a", {"state": "FINISHED", "diagnostics": "", **declared(0.0, 10.0, 2.0)}),
         ended(16.0, "b", 1, ["m0/1"], 40, [1], requested=False),
         (16.0, "checkpoint", "b", {"job_id": "j", "iteration": 40, "seconds": 0.1, "bytes": 10}),
         started(16.5, "b", 2, ["m0/1"], 40),
         ended(19.0, "b", 2, ["m0/1"], 100, [0], requested=False),
         (19.1, "lease_released", "b", {"lease_id": 3, "gpu": "m0/1", "job_id": "j", "reason": "done"}),
-        (19.2, "app_state", "b", {"state": "FINISHED", "diagnostics": ""}),
+        (19.2, "app_state", "b", {"state": "FINISHED", "diagnostics": "", **declared(2.0, 4.0, 1.0)}),
     ]
+
+
+RHO = {
+    "a": {"fluid": 15.2 / 12.0, "isolated_fluid": 15.2 / (10.0 * 4 / 3), "themis_fluid": 15.2 / (10.0 * 4 / 3)},
+    "b": {"fluid": 17.2 / 4.0, "isolated_fluid": 17.2 / 4.0, "themis_fluid": 17.2 / (4.0 * 2.0)},
+}
+"""By hand. On the fluid cluster `a` has both GPUs until 2 s, then one. `b` has the other one, and ends at 6 s. `a` has
+8 of its 20 GPU seconds by then, and both GPUs: it ends at 12 s. Its N is (2 + 8 + 6) / 12 = 4 / 3, that of `b` 2."""
+
+
+def declared(arrived_at_s: float, time_s: float, gpus: float) -> dict[str, Any]:
+    """What an app of one phase declared, as the event of its end has it: it can use this many of the two GPUs."""
+    phases = [{"time_s": time_s, "gpus": gpus}]
+    declaration = {"phases": phases, "cluster_time_s": time_s, "share_demand": gpus / 2.0}
+    return {"arrived_at_s": arrived_at_s, "declaration": declaration}
 
 
 def a_round(
@@ -118,6 +133,7 @@ def run_of(
     gpus: tuple[str, ...] = ("m0/0", "m0/1"),
     histories: dict[tuple[str, str], tuple[HistoryLine, ...]] | None = None,
     targets: dict[str, int] | None = None,
+    rho: dict[str, dict[str, float]] | None = None,
 ) -> AuditInput:
     """Return the rows as events, in order of time."""
     ordered = sorted(some, key=lambda row: row[0])
@@ -129,7 +145,7 @@ def run_of(
         (app, "j"): AuditedJob(state="FINISHED", target_iteration=target)
         for app, target in ({"a": 200, "b": 100} if targets is None else targets).items()
     }
-    return AuditInput(events=events, gpus=gpus, limits=limits, jobs=jobs, histories=histories or {})
+    return AuditInput(events=events, gpus=gpus, limits=limits, jobs=jobs, histories=histories or {}, rho=rho or {})
 
 
 def found(some: list[Row], check: str, **settings: Any) -> AuditResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from audit_samples import (
+    RHO,
     a_round,
     changed,
     dropped,
@@ -32,7 +33,7 @@ GOOD_HISTORY = history(
 
 
 def test_clean_run_passes_every_check_and_each_examined_something():
-    result = audit(run_of(rows(), histories={("a", "j"): GOOD_HISTORY}))
+    result = audit(run_of(rows(), histories={("a", "j"): GOOD_HISTORY}, rho=RHO))
     assert result.clean, result.violations
     assert all(result.checks.values()), result.checks
     # GPU m0/1 changed hands: 9 s and 8.7 s of its leases ran tasks.
