@@ -540,7 +540,7 @@ class Arbiter:
             submitted_at_s=account.submitted_at_s,
             ended_gpu_s=account.attained_gpu_s,
             granted_at_s=tuple([lease.granted_at_s for lease in live]),
-            kept=self.table.kept_by(app_id) if live or app_id in self.table.waiting else _NOTHING,
+            kept=self.table.kept_by(app_id) if self.table.holds(app_id) else _NOTHING,
             silent=account.silent,
             owner=account.owner,
             bound=self.table.bound_to(app_id),
