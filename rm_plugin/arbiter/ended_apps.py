@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from themis.queues import AppOwner, Tenant
@@ -22,7 +22,7 @@ class EndedApp(NamedTuple):
 
 @dataclass(slots=True)
 class _OfTenant:
-    """The apps of a tenant. `arrivals` is a heap of (arrival, app id), with entries of apps that are dropped already.
+    """The apps of a tenant, and their (arrival, app id) in order.
 
     The sum of GPU time is exact, so it does not depend on the order in which apps came and went.
     """
@@ -35,7 +35,7 @@ class _OfTenant:
 class EndedApps:
     """Ended apps that arrived after the oldest active app of their tenant.
 
-    A round asks for the sums alone, and an app that ends costs O(log n), although a tenant with an app that runs for
+    A round asks for the sums alone, and an app that ends costs a search, although a tenant with an app that runs for
     months may have thousands of ended ones.
     """
 
@@ -55,12 +55,9 @@ class EndedApps:
         mine = self._tenants.setdefault(tenant, _OfTenant())
         mine.apps[app.app_id] = app
         mine.gpu_s += Fraction(app.gpu_s)
-        heappush(mine.arrivals, (app.arrived_at_s, app.app_id))
-        while mine.arrivals and mine.arrivals[0][0] < since_s:
-            arrived_at_s, app_id = heappop(mine.arrivals)
-            known = mine.apps.get(app_id)
-            if known is not None and known.arrived_at_s == arrived_at_s:
-                self.discard(tenant, app_id)
+        insort(mine.arrivals, (app.arrived_at_s, app.app_id))
+        for _, app_id in mine.arrivals[: bisect_left(mine.arrivals, (since_s, ""))]:
+            self.discard(tenant, app_id)
 
     def discard(self, tenant: Tenant, app_id: str) -> None:
         """Drop an app if it is counted: it is active again."""
@@ -69,5 +66,6 @@ class EndedApps:
         if mine is None or app is None:
             return
         mine.gpu_s -= Fraction(app.gpu_s)
+        del mine.arrivals[bisect_left(mine.arrivals, (app.arrived_at_s, app_id))]
         if not mine.apps:
             del self._tenants[tenant]
