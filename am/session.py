@@ -18,6 +18,7 @@ from themis.errors import UnreachableError
 from themis.tls import Trust
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.values import ROUND_ANSWERS
 
 LOG = logging.getLogger("themis.am.session")
 
@@ -53,7 +54,7 @@ class RmSession:
         register: Makes the registration of the moment, at every (re)connection. Its token goes only to the
             ResourceManager that launched the attempt.
         on_message: Called for every message except acknowledgements' effect on the outbox.
-        clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
+        clock: For `sent_at_s`, when each message was sent that will be acknowledged.
         give_up_s: Seconds for which the ResourceManager may be unreachable before `run` gives up.
         trust: What the ResourceManager's certificate must be; None without TLS.
         options: More options of the channel.
@@ -88,11 +89,13 @@ class RmSession:
         """Send a message now, or when the session is available again if it must arrive; else it is dropped."""
         message.id = self._next_id
         self._next_id += 1
-        if message.WhichOneof("body") in _LASTING:
+        body = message.WhichOneof("body")
+        if body in _LASTING:
             self._unacknowledged[message.id] = message
             self._emptied.clear()
         if self._outgoing is not None:
-            self.sent_at_s[message.id] = self._clock.now_s()
+            if body not in ROUND_ANSWERS:
+                self.sent_at_s[message.id] = self._clock.now_s()
             self._outgoing.put_nowait(message)
 
     async def delivered(self) -> None:

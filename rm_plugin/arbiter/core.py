@@ -11,11 +11,11 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.contention import Contention
+from rm_plugin.arbiter.ended_apps import EndedApp, EndedApps
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
 from rm_plugin.arbiter.round_values import (
     NO_RESOURCES,
@@ -86,15 +86,6 @@ class _Account:
     waiting: set[int] = field(default_factory=set)
 
 
-class EndedApp(NamedTuple):
-    """An app that has ended or is paused: when it arrived, and its GPU time."""
-
-    app_id: str
-    owner: AppOwner
-    arrived_at_s: float
-    gpu_s: float
-
-
 @dataclass(slots=True)
 class _Undo:
     """The arbiter's values at `begin`, which `undo` restores.
@@ -134,8 +125,7 @@ class Arbiter:
         self._next_round_id = next_round_id
         self._memory = memory
         self._contention = Contention(rounds.queues)
-        # Of apps that have ended, by tenant (`RoundSnapshot.ended_gpu_s`).
-        self._ended: dict[Tenant, dict[str, EndedApp]] = {}
+        self._ended = EndedApps()
         self._apps: dict[str, _Account] = {}
         self._paused: set[str] = set()
         # When the active apps of each tenant were submitted, sorted.
@@ -240,7 +230,7 @@ class Arbiter:
         self._arrive(app_id, tenant)
         self._paused.discard(app_id)
         # A resumed app counts by itself again.
-        self._ended.get(tenant, {}).pop(app_id, None)
+        self._ended.discard(tenant, app_id)
         self._contention.enter(app_id, now_s, tenant)
 
     def end_app(self, app_id: str, *, now_s: float, reason: str, is_paused: bool = False) -> list[LeaseChange]:
@@ -267,16 +257,11 @@ class Arbiter:
 
     def note_ended(self, apps: Iterable[EndedApp]) -> None:
         """Count the GPU time of ended apps for their users, as long as an older app of the user is active."""
-        ended: dict[Tenant, dict[str, EndedApp]] = {}
         for app in apps:
             tenant = self._rounds.queues.tenant(app.owner)
             if tenant[1]:
-                ended.setdefault(tenant, {})[app.app_id] = app
-        for tenant, new in ended.items():
-            all_ended = self._ended.pop(tenant, {}) | new
-            since_s = next(iter(self._arrivals.get(tenant, ())), math.inf)
-            if kept := {app_id: app for app_id, app in all_ended.items() if app.arrived_at_s >= since_s}:
-                self._ended[tenant] = kept
+                since_s = next(iter(self._arrivals.get(tenant, ())), math.inf)
+                self._ended.add(tenant, app, since_s)
 
     def set_silent(self, app_id: str, silent: bool) -> None:
         """An app master went away (its leases wait for it), or came back. An app that leaves stays silent."""
@@ -369,9 +354,7 @@ class Arbiter:
             settings=self._rounds,
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
             contentions=self._contention.at(now_s),
-            ended_gpu_s={
-                tenant: math.fsum(app.gpu_s for app in ended.values()) for tenant, ended in self._ended.items()
-            },
+            ended_gpu_s=self._ended.gpu_s(),
             paused=frozenset(self._paused),
             memory=self._memory,
         )
@@ -464,8 +447,8 @@ class Arbiter:
         self._arrivals = {}
         for app_id, tenant in tenants.items():
             self._arrive(app_id, tenant)
-        before, self._ended = self._ended, {}
-        self.note_ended(app for ended in before.values() for app in ended.values())
+        before, self._ended = self._ended, EndedApps()
+        self.note_ended(before)
 
     # ---- machines ----
 
@@ -540,7 +523,7 @@ class Arbiter:
             submitted_at_s=account.submitted_at_s,
             ended_gpu_s=account.attained_gpu_s,
             granted_at_s=tuple([lease.granted_at_s for lease in live]),
-            kept=self.table.kept_by(app_id) if live or app_id in self.table.waiting else _NOTHING,
+            kept=self.table.kept_by(app_id) if self.table.holds(app_id) else _NOTHING,
             silent=account.silent,
             owner=account.owner,
             bound=self.table.bound_to(app_id),

@@ -82,17 +82,16 @@ class LeaseTable:
         """Apps with a live lease."""
         return self._live.holders
 
-    @property
-    def waiting(self) -> Collection[str]:
-        """Apps with a reserved lease."""
-        return self._reserved.holders
-
     def of_app(self, app_id: str) -> list[Lease]:
         """Every lease of an app, live and reserved, by GPU."""
         mine = [*self._live.of_app(app_id), *self._reserved.of_app(app_id)]
         if not mine:
             return mine
         return sorted(mine, key=lambda lease: (lease.gpu.machine_id, lease.gpu.index, lease.lease_id))
+
+    def holds(self, app_id: str) -> bool:
+        """Whether an app has a lease, live or reserved."""
+        return app_id in self._live.holders or app_id in self._reserved.holders
 
     def live_of(self, app_id: str) -> Collection[Lease]:
         """The live leases of an app, in the order in which it got their GPUs."""

@@ -173,7 +173,7 @@ class AmWatch:
 
     def _ask_to_rest(self, entry: AppEntry, now_s: float) -> None:
         """Ask an app master to rest that has had no GPUs for `am_idle_s`. One that cannot is asked again as late."""
-        if entry.session is None or entry.leave_reason or self._arbiter.table.of_app(entry.app_id):
+        if entry.session is None or entry.leave_reason or self._arbiter.table.holds(entry.app_id):
             entry.idle_since_s = now_s
         elif now_s - entry.idle_since_s >= self.settings.am_idle_s:
             entry.idle_since_s = now_s

@@ -129,7 +129,7 @@ class AppMasters:
         if not entry.is_admitted or entry.leave_reason:
             return
         may_wait = self.settings.starts_at_grant and not entry.has_app_master
-        if may_wait and not self._arbiter.table.of_app(entry.app_id):
+        if may_wait and not self._arbiter.table.holds(entry.app_id):
             entry.turn(AppState.ACCEPTED)
             self._host(entry)
         else:
@@ -153,7 +153,7 @@ class AppMasters:
     def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
         """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
         is_over = not entry.is_active or entry.leave_reason or not self.settings.starts_at_grant
-        if is_over or self._arbiter.table.of_app(entry.app_id):
+        if is_over or self._arbiter.table.holds(entry.app_id):
             return
         state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
         change.event("am_rested", app_id=entry.app_id, detail={"attempt": entry.attempt})

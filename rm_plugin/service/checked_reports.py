@@ -36,6 +36,8 @@ class _Known(NamedTuple):
         mine = self.claim
         return (
             standing is self.standing
+            # The GPU time of an app that holds GPUs grows.
+            and not standing.granted_at_s
             and claim.demands is mine.demands
             and claim.phases_left is mine.phases_left
             and claim.restart_s == mine.restart_s
@@ -79,12 +81,14 @@ class CheckedReports:
             known = before.get(app_id)
             if known is None or not known.holds(claim, facts):
                 known = _Known(checked_content(claim, self.facts_of(snapshot, app_id)), claim, *facts)
-            if not standing.granted_at_s:
-                # The GPU time of an app that holds GPUs grows.
-                self._known[app_id] = known
+            self._known[app_id] = known
             elapsed_s = now_s - standing.submitted_at_s
             checked[app_id] = known.content.believed(claim, contentions[app_id], elapsed_s, active_apps)
         return checked
+
+    def used_gpu_s(self, app_id: str) -> float:
+        """Return what is metered of the work of an app whose report was checked last (`metered_gpu_s`)."""
+        return self._known[app_id].content.used_gpu_s
 
     def facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
         """Return what is known of an app in this round, without asking it."""

@@ -185,7 +185,8 @@ def checked_content(report: AppReport, facts: AppFacts) -> CheckedContent:
     cuts: list[str] = []
     demands = _checked_demands(report.demands, facts, cuts)
     phases = _checked_phases(report.phases_left, facts, cuts)
-    demands, phases = _checked_work(demands, phases, facts, cuts)
+    used_gpu_s = metered_gpu_s(facts, demands)
+    demands, phases = _checked_work(demands, phases, used_gpu_s, facts, cuts)
     restart_s = min(report.restart_s, max(facts.lease_s, SLOW_RESTART_S))
     if restart_s < report.restart_s:
         cuts.append(f"a restart of {report.restart_s:g} s, {restart_s:g} s is believed")
@@ -195,8 +196,9 @@ def checked_content(report: AppReport, facts: AppFacts) -> CheckedContent:
         demands=demands,
         phases_left=phases,
         restart_s=restart_s,
+        used_gpu_s=used_gpu_s,
         cuts=tuple(cuts),
-        bounds=_bounds(demands, phases, facts),
+        bounds=_bounds(demands, phases, used_gpu_s, facts),
     )
 
 
@@ -208,11 +210,14 @@ class CheckedContent(Value, frozen=True, kw_only=True):
 
     Example: an app waits for an hour and nothing happens to it. Its content is checked in the first round. In later
     rounds only its rho is compared with the bounds.
+
+    `used_gpu_s` is what is metered of the work of the app (`metered_gpu_s`).
     """
 
     demands: tuple[GangDemand, ...]
     phases_left: tuple[PhaseLeft, ...]
     restart_s: float
+    used_gpu_s: float
     cuts: Cuts
     bounds: _Bounds
 
@@ -343,12 +348,15 @@ def _checked_phases(phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[s
 
 
 def _checked_work(
-    demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[str]
+    demands: tuple[GangDemand, ...],
+    phases: tuple[PhaseLeft, ...],
+    used_gpu_s: float,
+    facts: AppFacts,
+    cuts: list[str],
 ) -> tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]:
     """Return the work left of an app that overran its declaration as at least what it has had."""
-    used_gpu_s = metered_gpu_s(facts, demands)
     left_gpu_s = sum_in_order(phase.work_gpu_s for phase in phases)
-    if not _overran(facts, demands) or left_gpu_s >= used_gpu_s or not phases:
+    if not _overran(facts, used_gpu_s) or left_gpu_s >= used_gpu_s or not phases:
         return demands, phases
     cuts.append(f"{left_gpu_s:g} GPU s left after {used_gpu_s:g}, more than the {facts.claimed_gpu_s:g} it declared")
     share = used_gpu_s / len(demands) if demands else 0.0
@@ -392,24 +400,24 @@ def _has_overrun(declared_gpu_s: float, used_gpu_s: float) -> bool:
 
 def metered_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
     """Return the work that the metered GPU time did if little of it was lost, in reference GPU seconds."""
-    slowdown = min(_worst_slowdown(facts, demands).cluster, _METERED_SLOWDOWN)
+    slowdown = min(_worst_slowdown(facts, demands, Level.CLUSTER), _METERED_SLOWDOWN)
     return facts.attained_gpu_s * facts.speeds[0] / slowdown
 
 
-def _overran(facts: AppFacts, demands: Iterable[GangDemand]) -> bool:
+def _overran(facts: AppFacts, used_gpu_s: float) -> bool:
     declared = facts.claimed_gpu_s
-    return declared is not None and _has_overrun(declared, metered_gpu_s(facts, demands))
+    return declared is not None and _has_overrun(declared, used_gpu_s)
 
 
 def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
     """Return the work that the metered GPU time did at the least, in reference GPU seconds."""
-    return facts.attained_gpu_s * facts.speeds[0] * _MIN_MEAN_PACE / _worst_slowdown(facts, demands).cluster
+    return facts.attained_gpu_s * facts.speeds[0] * _MIN_MEAN_PACE / _worst_slowdown(facts, demands, Level.CLUSTER)
 
 
-def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> Slowdown:
-    """The worst S at each level, by the specification and by the app."""
-    known = [facts.spec.estimate.slowdown or _UNKNOWN_SLOWDOWN, *[demand.slowdown for demand in demands]]
-    return Slowdown(*[max([slowdown.at(level) for slowdown in known]) for level in Level])
+def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand], level: Level) -> float:
+    """The worst S at a level, by the specification and by the app."""
+    known = facts.spec.estimate.slowdown or _UNKNOWN_SLOWDOWN
+    return max([known.at(level), *[demand.slowdown.at(level) for demand in demands]])
 
 
 class _Bounds(Value, frozen=True, kw_only=True):
@@ -481,13 +489,15 @@ class _Bounds(Value, frozen=True, kw_only=True):
         return max(1.0, min([gpus, *[shape.demand_max_gpus for shape in self.shapes]])), 1.0, Level.CLUSTER
 
 
-def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts) -> _Bounds:
+def _bounds(
+    demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], used_gpu_s: float, facts: AppFacts
+) -> _Bounds:
     """The bounds. The work is at least a share of what is left, and what was done."""
     lowest, highest = _speeds(demands, facts)
     left_gpu_s = math.fsum(phase.work_gpu_s for phase in phases)
     done_gpu_s = (surely_done_gpu_s(facts, demands) - SLACK_GPU_S) / OVERRUN
-    if _overran(facts, demands):
-        done_gpu_s = left_gpu_s + metered_gpu_s(facts, demands)
+    if _overran(facts, used_gpu_s):
+        done_gpu_s = left_gpu_s + used_gpu_s
     return _Bounds(
         work_gpu_s=max(_CLAIMED_IDEAL * left_gpu_s, done_gpu_s),
         usable_gpus=min(facts.cluster.gpus, facts.spec.demand_max_gpus) * highest,
@@ -495,7 +505,7 @@ def _bounds(demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], fact
         cluster=facts.cluster,
         available_gpus=facts.available_gpus,
         shapes=tuple(dict.fromkeys(facts.shapes.values())),
-        slowdown=_worst_slowdown(facts, demands),
+        slowdown=Slowdown(*[_worst_slowdown(facts, demands, level) for level in Level]),
         lowest_speed=lowest,
         lease_s=facts.lease_s,
         rule=facts.rule,

@@ -221,8 +221,7 @@ class LiveCluster:
         now_s = self._clock.now_s()
         for app_id in sorted({change.lease.app_id for change in changes}):
             entry = self._entries.get(app_id)
-            held = [lease for lease in self._arbiter.table.of_app(app_id) if lease.state is not LeaseState.RESERVED]
-            if held and entry.started_at_s is None:
+            if entry.started_at_s is None and self._arbiter.table.live_of(app_id):
                 entry.started_at_s = now_s
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(leases=self.lease_update(app_id)))

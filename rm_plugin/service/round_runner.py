@@ -19,7 +19,7 @@ from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.checked_reports import CheckedReports
-from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, is_declared_anew, metered_gpu_s
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, Cuts, checked_bid, is_declared_anew
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
@@ -305,26 +305,17 @@ class RoundRunner:
         if recent:
             detail["not_asked"] = sorted(recent)
         detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
-        await self._changes.make(lambda change: self._note_reports(change, snapshot, reports, detail))
+        await self._changes.make(lambda change: self._note_reports(change, reports, detail))
         return self._reports
 
-    def _note_reports(
-        self,
-        change: Change,
-        snapshot: RoundSnapshot,
-        reports: Mapping[str, AppReport],
-        detail: Mapping[str, object],
-    ) -> None:
+    def _note_reports(self, change: Change, reports: Mapping[str, AppReport], detail: Mapping[str, object]) -> None:
         change.event("round_reported", detail=detail)
         for app_id, report in reports.items():
             entry = self._entries.get(app_id)
             left_gpu_s, is_guess = report.work_left_gpu_s, entry.heartbeat.provisional
             if left_gpu_s <= 0.0:
                 continue
-            used_gpu_s = 0.0
-            if snapshot.standing(app_id).attained_gpu_s(snapshot.now_s):
-                used_gpu_s = metered_gpu_s(self._checked.facts_of(snapshot, app_id), report.demands)
-            was_guess = entry.claim_guessed
+            used_gpu_s, was_guess = self._checked.used_gpu_s(app_id), entry.claim_guessed
             if is_declared_anew(entry.claimed_gpu_s, used_gpu_s, left_gpu_s, was_guess=was_guess, is_guess=is_guess):
                 change.put(entry, claimed_gpu_s=used_gpu_s + left_gpu_s, claim_guessed=is_guess)
         change.then(lambda: self._arbiter.heard_of(reports))

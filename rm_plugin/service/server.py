@@ -16,7 +16,8 @@ from typing import TypeVar
 
 import grpc
 
-from rm_plugin.arbiter.core import Arbiter, EndedApp, LeasePolicy
+from rm_plugin.arbiter.core import Arbiter, LeasePolicy
+from rm_plugin.arbiter.ended_apps import EndedApp
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.engine import Engine, LocalEngine, open_engine

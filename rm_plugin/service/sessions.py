@@ -30,7 +30,7 @@ from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, UnreachableError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_to_message, bid_from_message, report_from_message
+from themis.wire.values import ROUND_ANSWERS, app_to_message, bid_from_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
 
@@ -215,7 +215,7 @@ class Sessions:
     async def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         """Process one message of a session. An invalid message is refused and has no other effect.
 
-        A message that the store keeps is acknowledged only once it is written.
+        A message that the store keeps is acknowledged only once it is written, and an answer to a round not at all.
         """
         entry.last_seen_s = self._clock.now_s()
         body = message.WhichOneof("body")
@@ -229,7 +229,8 @@ class Sessions:
             entry.refused_messages += 1
             self._entries.refused_messages += 1
             LOG.warning("%s: refused a %s: %.1000s", entry.app_id, body, error)
-        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
+        if body not in ROUND_ANSWERS:
+            session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
 
     def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         """Process a message that is of use only now; app masters do not resend it."""

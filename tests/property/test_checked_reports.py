@@ -10,7 +10,7 @@ from service_cases import ServiceCase
 
 from rm_plugin.service import checked_reports
 from rm_plugin.service.checked_reports import CheckedReports
-from rm_plugin.service.claims import checked_content, checked_report
+from rm_plugin.service.claims import checked_content, checked_report, metered_gpu_s
 from rm_plugin.service.store_memory import MemoryStore
 
 SPECS = tuple(specs())
@@ -27,6 +27,8 @@ class Compared(CheckedReports):
         assert found == {
             app_id: checked_report(claim, self.facts_of(snapshot, app_id)) for app_id, claim in claims.items()
         }
+        for app_id, (report, _) in found.items():
+            assert self.used_gpu_s(app_id) == metered_gpu_s(self.facts_of(snapshot, app_id), report.demands)
         self.lies += sum(bool(cuts) for _, cuts in found.values())
         return found
 

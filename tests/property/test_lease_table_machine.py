@@ -257,6 +257,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         for app in APPS:
             assert list(self.table.live_of(app)) == [lease for lease in live if lease.app_id == app]
             mine = [lease for lease in (*live, *reserved) if lease.app_id == app]
+            assert self.table.holds(app) == bool(mine)
             assert self.table.of_app(app) == sorted(mine, key=lambda lease: (lease.gpu, lease.lease_id))
             kept = [lease.gpu.machine_id for lease in mine if lease.state is not LeaseState.EXPIRING]
             assert self.table.kept_by(app) == Allocation.of(Counter(kept))

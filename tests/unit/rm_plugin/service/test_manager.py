@@ -360,6 +360,18 @@ class TestMessages:
 
         run(tmp_path, scenario)
 
+    def test_answers_to_a_round_are_not_acknowledged(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            asked = session.expect_report(1), session.expect_bid(1)
+            sent(session)
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, rho=pb.RhoReport(round_id=1, rho=1.5)))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=2, bid=pb.Bid(round_id=1, empty_value=1)))
+            assert [future.done() for future in asked] == [True, True]
+            assert bodies(session) == []
+
+        run(tmp_path, scenario)
+
     def test_invalid_message_is_counted_and_answered(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
