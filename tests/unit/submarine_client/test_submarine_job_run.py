@@ -109,7 +109,7 @@ def test_tensorboard_says_where_a_relative_checkpoint_path_begins() -> None:
 def test_without_tensorboard_no_command_is_named(flag: str) -> None:
     words = shlex.split(f"{BASE} {flag}")
     options = read_options(words)
-    assert tensorboard_command(options, build_job_app(options, words)) == ""
+    assert tensorboard_note(options, build_job_app(options, words)) == ""
 
 
 def test_help_is_asked_for_by_nothing_at_all_too() -> None:
