@@ -170,14 +170,19 @@ def notes(options: Given) -> tuple[str, ...]:
     )
 
 
-def tensorboard_command(options: Given, app: AppSpec) -> str:
-    """Return the shell command that shows the event files of a job, or an empty text if `--tensorboard` is not given.
+def tensorboard_note(options: Given, app: AppSpec) -> str:
+    """Return how to see the event files of a job in TensorBoard, or an empty text if `--tensorboard` is not given.
 
     They are looked for below the checkpoint path, where the profiler looks too.
     """
     if options.get("tensorboard") != ("true",):
         return ""
-    return shlex.join(["tensorboard", "--logdir", app.program.environment[CHECKPOINT_PATH]])
+    path = app.program.environment[CHECKPOINT_PATH]
+    note = f"its TensorBoard: run {shlex.join(['tensorboard', '--logdir', path])}"
+    if path.startswith("/") or "://" in path:
+        return note
+    folder = f"jobs/{app.jobs[0].job_id}{'/code' if app.program.code else ''}"
+    return f"{note} in {folder} below the folder that `submarine app show` prints"
 
 
 def _one(options: Given, name: str, default: str) -> str:

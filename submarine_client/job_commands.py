@@ -54,8 +54,8 @@ def run(session: Session, arguments: Namespace) -> int:
         session = replace(session, address=rm_address(options["rm"][0], {}))
     if "ca" in options:
         session = replace(session, ca=options["ca"][0])
-    board = job_app.tensorboard_command(options, app)
-    notes = [f"its TensorBoard: run {board}"] if board else []
+    board = job_app.tensorboard_note(options, app)
+    notes = [board] if board else []
     with session.connect() as client:
         return session.submit(client, app, wait="wait_job_finish" in options, notes=notes)
 

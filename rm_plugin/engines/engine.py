@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
 from rm_plugin.engines.submitters import Submitters
+from rm_plugin.engines.task_python import task_python_warning
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.examples import ExampleKind, file_or_example
@@ -94,6 +96,8 @@ class LocalEngine:
             check_cards(with_cards, await asyncio.to_thread(read_cards))
         limits = "limit the memory and cores of tasks" if enable_limits() else "set no limits of memory and cores"
         LOG.info("%s; control groups %s", self._submitters.describe(), limits)
+        if warning := task_python_warning(os.environ):
+            LOG.warning("%s", warning)
         return self._cluster
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:

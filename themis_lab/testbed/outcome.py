@@ -16,7 +16,7 @@ def failed_conditions(report: Report) -> list[str]:
     """Return why a run is not a success, one line each. Empty if it is one."""
     failed = []
     if report["ending"] != Ending.ALL_ENDED:
-        failed.append(f"the run was cut short: {report['ending']}{_because(report['trouble'])}")
+        failed.append(f"the run was cut short: {report['ending']}{_because(report['trouble'])}{_remedy(report)}")
     missing = report["expected_apps"] - len(report["apps"])
     if missing:
         failed.append(f"{missing} of {report['expected_apps']} apps were never submitted")
@@ -99,6 +99,12 @@ def by_engine(engine: str) -> str:
 def shown(value: float | None, digits: int) -> str:
     """A number for readers; a dash if it is unknown."""
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _remedy(report: Report) -> str:
+    if report["ending"] != Ending.TIME_LIMIT:
+        return ""
+    return "; raise `time_limit_s` in the mix or experiment, or run it on a machine with less other work"
 
 
 def _because(text: str) -> str:

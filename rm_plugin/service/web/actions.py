@@ -81,21 +81,29 @@ async def act(manager: ResourceManager, entry: AppEntry, verb: str, identity: Id
         await manager.resume(entry.app_id, by=identity.user)
 
 
-async def reason_of(request: web.Request) -> str:
-    """Return the reason in the request's document `{"reason": ".."}`; empty without one."""
+async def document_of(request: web.Request, reason: str = "reason") -> dict[str, object]:
+    """Return the request's document; empty without one.
+
+    Args:
+        request: The request.
+        reason: The key of the reason, which is optional.
+
+    Raises:
+        InputError: The content is no document, or its reason is no text or too long.
+    """
     content = await request.read()
     if not content.strip():
-        return ""
+        return {}
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         document = None
-    reason = document.get("reason", "") if isinstance(document, dict) else None
-    if not isinstance(reason, str) or len(reason) > MAX_REASON_CHARS:
+    text = document.get(reason, "") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(text, str) or len(text) > MAX_REASON_CHARS:
         raise InputError(
-            "the request is not a document with a short `reason`", value=content[:80].decode("utf-8", "replace")
+            f"the request is not a document with a short `{reason}`", value=content[:80].decode("utf-8", "replace")
         )
-    return reason
+    return document
 
 
 def _is_own_address(host: str) -> bool:

@@ -13,7 +13,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import MAX_PART_BYTES, log_paths, read_log
 from rm_plugin.service.visibility import visible_events
 from rm_plugin.service.web import yarn_documents
-from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, reason_of
+from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, document_of
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
 from rm_plugin.service.web.documents import (
@@ -86,6 +86,7 @@ def application(page_state: PageState) -> web.Application:
             web.get("/ws/v1/cluster/apps", routes.yarn_apps),
             web.get("/ws/v1/cluster/apps/{app_id:[^/]+}", routes.yarn_app),
             web.get("/ws/v1/cluster/apps/{app_id:[^/]+}/state", routes.yarn_app_state),
+            web.put("/ws/v1/cluster/apps/{app_id:[^/]+}/state", routes.yarn_kill),
             web.get("/ws/v1/cluster/nodes", routes.yarn_nodes),
             web.get("/ws/v1/cluster/nodes/{node_id:[^/]+}", routes.yarn_node),
             web.get("/metrics", routes.metrics),
@@ -174,7 +175,8 @@ class Routes:
         page_state = self._page_state
         identity = actor_of(request, page_state.manager.identities)
         entry = await self._entry(request.match_info["app_id"], identity)
-        await act(page_state.manager, entry, request.path.rpartition("/")[2], identity, await reason_of(request))
+        reason = str((await document_of(request)).get("reason", ""))
+        await act(page_state.manager, entry, request.path.rpartition("/")[2], identity, reason)
         return json_answer(summary(replace(page_state, reader=identity), entry))
 
     async def usage_data(self, _request: web.Request) -> web.Response:
@@ -284,6 +286,17 @@ class Routes:
         """The state of one app in YARN's words."""
         reader = await reader_of(request, self._page_state.manager.identities)
         return json_answer({"state": yarn_documents.state_of(await self._yarn_entry(request, reader))})
+
+    async def yarn_kill(self, request: web.Request) -> web.Response:
+        """Kill an app, the only change of state that YARN takes: 202 while it ends, 200 if it had ended."""
+        identity = actor_of(request, self._page_state.manager.identities)
+        entry = await self._yarn_entry(request, identity)
+        document = await document_of(request, "diagnostics")
+        if document.get("state") != AppState.KILLED:
+            remedy = 'send {"state": "KILLED"}; to pause an app: api/v1/apps/APP/pause'
+            raise InputError("an app cannot be put into this state", value=document.get("state"), remedy=remedy)
+        await act(self._page_state.manager, entry, "kill", identity, str(document.get("diagnostics", "")))
+        return json_answer({"state": yarn_documents.state_of(entry)}, 200 if entry.ended else 202)
 
     async def yarn_nodes(self, request: web.Request) -> web.Response:
         """The machines in YARN's words."""

@@ -169,6 +169,18 @@ def test_logs_and_events_are_read_from_an_app(ended: App, rm: FakeRm) -> None:
     assert [event["kind"] for event in ended.events()] == ["app_state"] * 3
 
 
+def test_logs_and_kills_run_beside_an_event_loop(ended: App, rm: FakeRm) -> None:
+    """docs/reference/python-client.md: methods without a coroutine run in threads."""
+    rm.service.chunks = [pb.LogChunk(source="am", text="one\n")]
+
+    async def scenario() -> list[str]:
+        await asyncio.to_thread(ended.kill)
+        return await asyncio.to_thread(list, ended.logs())
+
+    assert asyncio.run(scenario()) == ["one\n"]
+    assert len(rm.service.killed) == 1
+
+
 def test_bad_input_raises_with_its_remedy(rm: FakeRm, tmp_path: Path) -> None:
     path = tmp_path / "g.yaml"
     path.write_text("name: a\nprogram: digits_cn\njob: {iterations: 1}\n")

@@ -16,7 +16,8 @@ FOLDERS = "themis|rm_plugin|am|submarine_client|themis_cli|tf_jobs|testbed|conf|
 IN_PROJECT = re.compile(rf"(?:{FOLDERS})/[\w./-]*")
 CONF = re.compile(r"\bconf/[\w./-]+\.yaml")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-PLACES = re.compile(r"(?<![\w.])/(?:work|home|root|tmp|usr|opt)/\S*")
+# The unit for systemd names /opt/themis, so the guide that installs it does too.
+PLACES = re.compile(r"(?<![\w.])/(?:work|home|root|tmp|usr|opt(?!/themis\b))/\S*")
 OTHER_COMMANDS = {".", "docker", "python", "source"}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from submarine_client.job_app import build_job_app, notes, tensorboard_command
+from submarine_client.job_app import build_job_app, notes, tensorboard_note
 from submarine_client.job_commands import read_options
 from submarine_client.job_flags import FLAGS, parse_flags, wants_help
 from submarine_client.job_help import help_text
@@ -94,15 +94,22 @@ def test_tensorboard_takes_true_false_or_nothing(words: str, value: str) -> None
 def test_tensorboard_names_the_command_for_the_checkpoint_path() -> None:
     words = shlex.split(f"{BASE} --checkpoint_path '/my jobs/ck' --tensorboard")
     options = read_options(words)
-    assert tensorboard_command(options, build_job_app(options, words)) == "tensorboard --logdir '/my jobs/ck'"
+    assert tensorboard_note(options, build_job_app(options, words)).endswith("run tensorboard --logdir '/my jobs/ck'")
     assert notes(options) == ()
+
+
+def test_tensorboard_says_where_a_relative_checkpoint_path_begins() -> None:
+    words = shlex.split(f"{BASE} --checkpoint_path ck --tensorboard")
+    options = read_options(words)
+    note = tensorboard_note(options, build_job_app(options, words))
+    assert "--logdir ck in jobs/job-00 below the folder" in note
 
 
 @pytest.mark.parametrize("flag", ["", "--tensorboard false", "--tensorboard=False"])
 def test_without_tensorboard_no_command_is_named(flag: str) -> None:
     words = shlex.split(f"{BASE} {flag}")
     options = read_options(words)
-    assert tensorboard_command(options, build_job_app(options, words)) == ""
+    assert tensorboard_note(options, build_job_app(options, words)) == ""
 
 
 def test_help_is_asked_for_by_nothing_at_all_too() -> None:

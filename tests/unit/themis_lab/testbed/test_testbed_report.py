@@ -273,6 +273,7 @@ def test_successful_run_has_no_failed_condition(report: Report):
     ("change", "words"),
     [
         ({"ending": "the time limit was reached"}, "cut short: the time limit"),
+        ({"ending": "the time limit was reached"}, "; raise `time_limit_s`"),
         ({"expected_apps": 5}, "2 of 5 apps were never submitted"),
         ({"invariants": {"checks": {}, "violations": ["x: y"], "measured": {}}}, "audit: x: y"),
     ],
