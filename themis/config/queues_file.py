@@ -13,7 +13,6 @@ from themis.config.names import check_label, check_queue_name
 from themis.errors import FoundErrors, InputError
 from themis.queues import ROOT, Limits, Queue, Queues, QueueUser
 
-
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 """Products and sums of such weights are exact enough: 1e308 twice makes the share of each no number."""
 
