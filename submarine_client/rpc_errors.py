@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import grpc
 
-from themis.errors import InputError, ThemisError, UnreachableError
-from themis.identity import NoIdentityError, NotAllowedError
+from themis.errors import InputError, NotAllowedError, ThemisError, UnreachableError
+from themis.identity import NoIdentityError
 from themis.tls import Trust, tls_failure
 
 _BAD_INPUT = frozenset(

@@ -81,6 +81,10 @@ class UnknownHereError(UnknownNameError, MissingHereError):
     """A name that packages of this machine do not know, and those of another may."""
 
 
+class NotAllowedError(InputError):
+    """The caller is known, but may not do this."""
+
+
 MAX_ERRORS = 20
 """Errors that are shown at once."""
 

@@ -6,7 +6,7 @@ ResourceManager, a client gets its token from a Unix socket, whose other end kno
 
 from __future__ import annotations
 
-from themis.errors import InputError
+from themis.errors import InputError, NotAllowedError
 from themis.queues import ROOT, AppOwner
 from themis.values import Value
 
@@ -22,10 +22,6 @@ INSECURE_VARIABLE = "THEMIS_INSECURE"
 
 class NoIdentityError(InputError):
     """A call has no token, or one that is wrong, revoked or expired."""
-
-
-class NotAllowedError(InputError):
-    """The caller is known, but may not do this."""
 
 
 class TooManyCallsError(InputError):

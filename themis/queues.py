@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from themis.errors import InputError, UnknownNameError
+from themis.errors import NotAllowedError, UnknownNameError
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
@@ -132,7 +132,7 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
         return {admin: frozenset(names) for admin, names in found.items()}
 
     def check_submitter(self, owner: AppOwner) -> None:
-        """Raise InputError unless the owner may submit apps to this queue.
+        """Raise NotAllowedError unless the owner may submit apps to this queue, UnknownNameError unless it is a leaf.
 
         If the root is the only queue, every name of a queue is accepted.
         """
@@ -141,7 +141,7 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
         for queue in self.above(self.tenant(owner)[0]):
             if queue.submitters and owner.user not in queue.submitters:
                 remedy = f"ask an administrator for the queue {queue.name} (`submit` in the file of queues)"
-                raise InputError(f"user {owner.user} may not submit to queue {owner.queue}", remedy=remedy)
+                raise NotAllowedError(f"user {owner.user} may not submit to queue {owner.queue}", remedy=remedy)
 
     def user_weight(self, tenant: Tenant) -> float:
         """The weight of a user within a leaf: that of the nearest queue which names the user, else 1."""

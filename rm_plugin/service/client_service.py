@@ -24,8 +24,7 @@ from rm_plugin.service.store_json import to_json
 from rm_plugin.service.visibility import visible_events, visible_status
 from themis.apps import AppSpec
 from themis.config.tuner_settings import gpus_at_once
-from themis.errors import ThemisError
-from themis.identity import NotAllowedError
+from themis.errors import NotAllowedError, ThemisError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_from_message

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from rm_plugin.service.store import StoreError
-from themis.errors import InputError, UnknownNameError
-from themis.identity import NoIdentityError, NotAllowedError, TooManyCallsError
+from themis.errors import InputError, NotAllowedError, UnknownNameError
+from themis.identity import NoIdentityError, TooManyCallsError
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]

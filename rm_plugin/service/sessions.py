@@ -217,7 +217,9 @@ class Sessions:
 
         A message that the store keeps is acknowledged only once it is written, and an answer to a round not at all.
         """
-        entry.last_seen_s = self._clock.now_s()
+        if session.attempt == entry.attempt:
+            # What is left of a former attempt must not hide the silence of this one.
+            entry.last_seen_s = self._clock.now_s()
         body = message.WhichOneof("body")
         try:
             check_message(message, entry, session.attempt, self._arbiter.cluster, self._clock.now_s())

@@ -13,6 +13,9 @@ from themis.config.names import check_label, check_queue_name
 from themis.errors import FoundErrors, InputError
 from themis.queues import ROOT, Limits, Queue, Queues, QueueUser
 
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
+"""Products and sums of such weights are exact enough: 1e308 twice makes the share of each no number."""
+
 
 class LimitsSection(Section):
     """What a queue, or a user within it, may have at most."""
@@ -38,13 +41,13 @@ class LimitsSection(Section):
 class UserSection(LimitsSection):
     """A user within a queue."""
 
-    weight: float = Field(default=1.0, gt=0, description="weight among the users of a queue")
+    weight: float = Field(default=1.0, ge=MIN_WEIGHT, le=MAX_WEIGHT, description="weight among the users of a queue")
 
 
 class QueueSection(LimitsSection):
     """A queue, with the queues below it."""
 
-    weight: float = Field(default=1.0, gt=0, description="weight among the queues beside it")
+    weight: float = Field(default=1.0, ge=MIN_WEIGHT, le=MAX_WEIGHT, description="weight among the queues beside it")
     guaranteed_gpus: int = Field(
         default=0, ge=0, description="GPUs up to which it is served before queues that have their guarantee"
     )

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
-from themis.identity import NoIdentityError, NotAllowedError, TooManyCallsError
+from themis.errors import InputError, NotAllowedError, ThemisError, UnknownNameError, UnreachableError
+from themis.identity import NoIdentityError, TooManyCallsError
 from themis.web.connections import IDLE_S, BoundedConnections
 from themis.web.elements import element
 from themis.web.frame import HEADERS, page

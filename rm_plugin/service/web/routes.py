@@ -53,6 +53,8 @@ APPS_DEFAULT = 200
 ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
 EVENTS_DEFAULT, MAX_EVENTS = 100, 500
 LOG_DEFAULT_BYTES = 64 * 1024
+LOG_READ_S = 3_600.0
+"""Reads of one app's logs by one administrator within this time are one event."""
 
 
 def application(page_state: PageState) -> web.Application:
@@ -107,8 +109,8 @@ class Routes:
         self._page_state = page_state
         self._streams = Streams()
         self._timelines = Timelines(page_state.manager.recorder)
-        # Who reads whose logs, so that an administrator is noted once and not with each part.
-        self._log_readers: set[tuple[str, str]] = set()
+        # Since when who reads whose logs, so that an administrator is noted once an hour and not with each part.
+        self._log_readers: dict[tuple[str, str], float] = {}
 
     async def _seen_by(self, request: web.Request) -> PageState:
         """Return the state as the reader of a page may see it."""
@@ -225,9 +227,11 @@ class Routes:
         if reader is None:
             raise NoIdentityError("logs are for the user of their app", remedy="sign in at /login with a token")
         reader.check_controls(entry.app_id, entry.owner)
+        now_s = self._page_state.now_s
+        self._log_readers = {who: noted_s for who, noted_s in self._log_readers.items() if now_s < noted_s + LOG_READ_S}
         if (reader.user, entry.app_id) not in self._log_readers:
             await manager.note_read(entry, reader, "logs_read")
-            self._log_readers.add((reader.user, entry.app_id))
+            self._log_readers[reader.user, entry.app_id] = now_s
         return entry, await manager.fetch_logs(entry)
 
     async def app_stream(self, request: web.Request) -> web.StreamResponse:

@@ -20,8 +20,8 @@ from rm_plugin.service.grant_limit import GrantLimit
 from submarine_client.admin import Admin
 from submarine_client.client import Client
 from themis.apps import ProgramSpec
-from themis.errors import InputError
-from themis.identity import NoIdentityError, NotAllowedError
+from themis.errors import InputError, NotAllowedError
+from themis.identity import NoIdentityError
 from themis.queues import ROOT, AppOwner
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc

@@ -2,7 +2,7 @@
 
 import pytest
 
-from themis.errors import InputError, UnknownNameError
+from themis.errors import NotAllowedError, UnknownNameError
 from themis.queues import ONE_QUEUE, ROOT, AppOwner, Queue, Queues, QueueUser
 
 TREE = Queues(
@@ -77,7 +77,7 @@ def test_an_app_of_a_queue_that_is_gone_is_directly_in_the_root():
     [
         (AppOwner(user="anna", queue="research"), UnknownNameError),
         (AppOwner(user="anna", queue="visoin"), UnknownNameError),
-        (AppOwner(user="anna", queue="speech"), InputError),
+        (AppOwner(user="anna", queue="speech"), NotAllowedError),
     ],
 )
 def test_an_app_names_a_leaf_to_which_its_user_may_submit(owner, error):

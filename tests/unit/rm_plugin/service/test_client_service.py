@@ -6,6 +6,7 @@ import contextlib
 import grpc
 import pytest
 from authorized_stub import AuthorizedStub
+from msgspec.structs import replace
 from service_cases import SPEC, known_token
 
 from rm_plugin.engines.inventory import FixedInventory
@@ -17,6 +18,7 @@ from rm_plugin.service.identities import MAX_CALLS
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.session_service import ArbiterService
+from themis.queues import ROOT, Queue, Queues
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
@@ -132,6 +134,18 @@ def test_stream_ends_when_the_token_of_its_reader_is_revoked(tmp_path, monkeypat
     error = run(tmp_path, read)
     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
     assert "revoked" in error.details()
+
+
+def test_submission_to_a_queue_of_others_is_denied_and_in_the_log(tmp_path, caplog):
+    async def submit(channel, rm):
+        queues = {ROOT: Queue(name=ROOT), "speech": Queue(name="speech", parent=ROOT, submitters=("carl",))}
+        rm.arbiter.requeue(Queues(queues=queues), now_s=rm.clock.now_s())
+        token = rm.manager.identities.local_token(1, "bob")
+        stub = AuthorizedStub(rpc.ClientServiceStub(channel), lambda: token)
+        await stub.Submit(pb.SubmitRequest(spec=app_to_message(replace(SPEC, user="", queue="speech"))))
+
+    assert run(tmp_path, submit).code() is grpc.StatusCode.PERMISSION_DENIED
+    assert "refused: /themis.v1.ClientService/Submit: user bob may not submit to queue speech" in caplog.text
 
 
 def test_store_that_cannot_be_written_is_told_from_a_service_that_is_away(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from themis.config.queues_file import QueueSection, UserSection, load_queues
+from themis.config.queues_file import MAX_WEIGHT, MIN_WEIGHT, QueueSection, UserSection, load_queues
 from themis.errors import InputError
 from themis.queues import ROOT, Limits
 
@@ -49,6 +49,22 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path):
 def test_a_value_out_of_range_is_refused(tmp_path, text):
     with pytest.raises(InputError):
         load_queues(write(tmp_path, text))
+
+
+def test_weights_whose_shares_are_no_numbers_are_refused(tmp_path):
+    text = "queues: {{a: {{weight: {0}}}, b: {{weight: {0}, users: {{anna: {{weight: {0}}}}}}}}}"
+    for weight in ("1.0e308", "1.0e-320"):
+        with pytest.raises(InputError) as error:
+            load_queues(write(tmp_path, text.format(weight)))
+        assert len(str(error.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize("weights", [(MAX_WEIGHT, MIN_WEIGHT), (MAX_WEIGHT, MAX_WEIGHT), (MIN_WEIGHT, MIN_WEIGHT)])
+def test_shares_of_the_extreme_weights_are_positive_numbers(tmp_path, weights):
+    text = "queues: {{a: {{weight: {}}}, b: {{weight: {}}}}}".format(*weights)
+    tenants = [("a", "anna"), ("b", "bob")]
+    shares = load_queues(write(tmp_path, text)).app_weights(dict.fromkeys(tenants, 1.0))
+    assert shares["a", "anna"] / shares["b", "bob"] == pytest.approx(weights[0] / weights[1])
 
 
 def test_every_key_is_documented():

@@ -6,6 +6,7 @@ import pytest
 from web_cases import busy, served
 
 from rm_plugin.service.web import readers, stream
+from rm_plugin.service.web.routes import LOG_READ_S
 from rm_plugin.service.web.stream import app_mark, cluster_mark
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
@@ -180,6 +181,10 @@ class TestLogs:
                     assert (await site.get("/api/v1/apps/app-0001/logs/am-1.log"))[0] == 200
                 noted = [event for event in case.recorder.events(0, "", 1_000) if event.kind == "user_acted"]
                 assert [event.detail["action"] for event in noted] == ["logs_read"]
+                case.clock.advance_to(case.clock.now_s() + LOG_READ_S)
+                assert (await site.get("/api/v1/apps/app-0001/logs"))[0] == 200
+                noted = [event for event in case.recorder.events(0, "", 1_000) if event.kind == "user_acted"]
+                assert [event.detail["action"] for event in noted] == ["logs_read"] * 2
 
         run(scenario)
 
