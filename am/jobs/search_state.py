@@ -150,13 +150,20 @@ class SearchState:
         }
 
     def done_share(self) -> float:
-        """Share of the search's work that is done, 0 to 1."""
+        """Share of the search's work that is done, 0 to 1.
+
+        Of a job that goes on past its target nothing is left, though it is valued as if an iteration were.
+        """
         plan = self.plan()
         if plan.finished:
             return 1.0
         progress = self.progress()
         done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in progress.values())
-        return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
+        past = [
+            progress[job_id] for job_id, target in plan.targets.items() if progress[job_id].profile.iteration >= target
+        ]
+        seen = work_seen_gpu_s(progress, plan) - sum_in_order(job.serial_iteration_s for job in past)
+        return min(1.0, done / max(seen, 1e-9))
 
     # ---- what happened ----
 

@@ -14,11 +14,19 @@ from themis.web.elements import Markup, element, join, link, markup, outside_lin
 from themis.web.formatting import MISSING, assignments, from_now, number, percent
 from themis.web.frame import label, page
 
+_READER = element(
+    "p",
+    "Not signed in: who has the address of this page reads the app and its logs, and changes nothing.",
+    class_="reader",
+)
+"""The secret in the address is the only key. The ResourceManager gives it to the owner and to administrators."""
+
 
 def app_page(state: AmPageState) -> str:
     """The page `/`."""
     return page(
         f"{state.name} ({state.app_id})",
+        _READER,
         element("h1", state.name, " ", element("small", f"{state.app_id}, attempt {state.attempt}")),
         tiles(
             [
@@ -57,6 +65,7 @@ def logs_page(state: AmPageState, files: Sequence[LogFile]) -> str:
     ]
     return page(
         f"Logs of {state.name}",
+        _READER,
         element("p", link("../", state.name)),
         element("h1", "Logs ", element("small", state.app_id)),
         section("Files", table(("job", "log", "bytes", ""), rows, numbers=("bytes",)) if rows else "None yet."),

@@ -10,6 +10,9 @@ from themis.values import Value
 HELD_OUT = frozenset(
     (
         "va",
+        "vl",
+        "vld",
+        "te",
         "val",
         "vali",
         "valid",
@@ -42,9 +45,11 @@ _SECTION = re.compile(
     rf"(?<![\w./-]){_SET}(?:[_ ](?:set|metrics|results|stats|error|loop|net output #[0-9]+))?"
     r"(?: *[\])|]| *: *(?!true|false|none|null|yes|no\b)[\[({a-z]| *= *\w{0,40}[\[({]| +- )"
     # `phase=val`
-    rf"|\b(?:phase|split|mode|stage|set|dataset|subset|type|prefix|collection) ?[:=] ?(?:training_)?{_SET}(?![\w.-])"
+    rf"|\b_?(?:phase|split|mode|stage|set|dataset|subset|type|prefix|collection) ?[:=] ?(?:training_)?{_SET}"
+    # `_type: val_epoch`
+    r"(?:_(?:epoch|iter|step)(?:_\w{1,20})?)?(?![\w.-])"
 )
-_TRAIN_SECTION = re.compile(r"\btrain(?:ing)?\b")
+_TRAIN_SECTION = re.compile(r"\btrain(?:ing)?(?:_(?:epoch|iter|step)|\b)")
 
 
 class HeldOutParts(Value, frozen=True):

@@ -12,9 +12,10 @@ _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,4}(?!,?[0-9])|[0-9]{1,15}"
 """A count, also one in groups of three digits: `12,000`."""
 
 _STEP = re.compile(
-    r"(?<!\w)(?P<name>(?:global|optimizer|env|train)[ _]step|_step|(?:total_)?timesteps|step(?:_num)?"
-    r"|iteration|iter|itr|it|num_updates|update|up\.|batch_idx|batch|mini-?batch)"
-    rf" *[:=#]? *[\[(]? *(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?"
+    r"(?<!\w)(?P<name>(?:global|optimizer|env|train)[ _]step(?:/max_steps)?|_step|(?:total_)?timesteps|step(?:_num)?"
+    r"|current_steps|(?:n|num|cur|curr|current)_(?:step|iter|iteration)"
+    r"|iteration|iter|itr|it|num_updates|update|up\.|batch_idx|batch|mini-?batch|round)"
+    rf" *[:=#]{{0,2}} *[\[(]? *(?P<step>{_WHOLE})(?: *(?:/|of) *(?P<steps>{_WHOLE}))?"
     r"(?![\w%]|\.\d)"
 )
 _STEPS = re.compile(
@@ -22,11 +23,23 @@ _STEPS = re.compile(
 )
 """`steps: 40`. In a line with an epoch this may be the number of its steps."""
 
-_GLOBAL = frozenset(("global step", "global_step", "total_timesteps", "timesteps", "num_updates"))
+_ITERS = re.compile(r"(?<!\w)iters: *[0-9]")
+_SCALED = re.compile(
+    r"(?<![\w.])(?P<done>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<by>[kM]?)(?P<unit>it)?/"
+    r"(?P<total>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<of>[kM]?)(?P=unit)? (?=\[|rate:)",
+    re.IGNORECASE,
+)
+"""A bar whose counts have units: `1.20k/10.0k [` of tqdm, `1.2kit/10.0kit rate:` of Levanter."""
+_FIRST = re.compile(rf"(?:after )?(?P<step>{_WHOLE}) (?:steps|iterations|iters|updates)\b(?![ /]*(?:per|/|s\b))")
+"""`100 iterations: loss 0.5`, `after 100 steps, ..`"""
+
+_GLOBAL = frozenset(
+    ("global_step/max_steps", "global step", "global_step", "total_timesteps", "timesteps", "num_updates")
+)
 """Names of a count over all epochs. They count before others."""
 _IN_EPOCH = frozenset(("batch", "batch_idx", "minibatch", "mini-batch"))
 _EPOCH = re.compile(
-    r"(?<!\w)ep(?:och|\.)?(?:\((?:train|training)\))?(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
+    r"(?<!\w)ep(?:och(?:_num)?|\.)?(?:\((?:train|training)\))?(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
     r"(?P<epoch>[0-9]{1,9})(?P<part>\.[0-9]{1,18})?(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?(?![\w%]|\.\d)"
 )
 _EPOCH_BEHIND = re.compile(r"(?<![\w./,:-])(?P<epoch>[0-9]{1,9}) ?epoch(?!s|\w*=)")
@@ -52,7 +65,7 @@ _PAIR = re.compile(
     r"\[(?P<epoch>[0-9]{1,9})/(?P<epochs>[0-9]{1,9})\] ?\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]"
 )
 _BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
-_ROUND = re.compile(r"(?:^|\] )(?:\[ {0,9}(?P<round>[0-9]{1,12})\]|(?P<before>[0-9]{1,12}):)\s")
+_ROUND = re.compile(r"(?:^|\] )(?:\[ {0,9}(?P<round>[0-9]{1,12}) {0,3}\]|(?P<before>[0-9]{1,12}):)\s")
 _HEAD = re.compile(
     r"\W*(?:(?:start(?:ing)?|begin(?:ning)?|train(?:ing)?|going into|entering|running|learning)(?: of)? )?"
     r"(?:epoch[ :=#\[]*(?P<epoch>[0-9]{1,9})(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?)?\W*"
@@ -125,6 +138,9 @@ def line_place(text: str, loss_at: int) -> LinePlace:
     epoch, epochs = _whole(parts.get("epoch")), _whole(parts.get("epochs"))
     if epoch is not None and epochs is not None and _FROM_ZERO.match(text):
         epoch, epochs = epoch + 1, epochs + 1
+    if epoch is not None and _ITERS.search(text) and not _best_step(text):
+        # It names steps of an epoch whose length nothing says, so it is within the epoch.
+        return LinePlace(epoch=max(0, epoch - 1), fraction=True)
     step, steps, in_epoch = _step(text, loss_at, named)
     if steps is not None and (step, steps) == (epoch, epochs):
         # A bar of epochs.
@@ -178,6 +194,10 @@ def _step(text: str, loss_at: int, epoch: re.Match[str] | None) -> tuple[int | N
     behind_epoch = 0 if epoch is None else epoch.end() - 1
     counts = [count for count in _COUNT.finditer(text, 0, loss_at) if count.start() >= behind_epoch]
     counts = counts or list(_COUNT_BEHIND.finditer(text, loss_at))
+    if not counts and (scaled := _SCALED.search(text)) and (scaled["of"] or scaled["unit"]):
+        return _scaled(scaled["done"], scaled["by"]), _scaled(scaled["total"], scaled["of"]), True
+    if not counts and epoch is None and (first := _FIRST.match(text, text_start(text))):
+        return _whole(first["step"]), None, False
     if counts:
         done, total = [part for part in counts[-1].groups() if part is not None]
         return int(done), int(total), True
@@ -190,6 +210,10 @@ def _best_step(text: str) -> re.Match[str] | None:
     """Return the match of the step's name; a step over all epochs before one of an epoch."""
     found: Iterator[re.Match[str]] = _STEP.finditer(text)
     return min(found, key=lambda match: (match["name"] in _IN_EPOCH, match["name"] not in _GLOBAL), default=None)
+
+
+def _scaled(number: str, unit: str) -> int:
+    return round(float(number) * {"": 1, "k": 1000, "m": 1_000_000}[unit])
 
 
 def _whole(digits: str | None) -> int | None:

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from am.profiler.adversaries import adversaries, may_hold_adversaries
 from am.profiler.line_parts import HELD_OUT, TRAINED, HeldOutParts, held_out_parts
 from am.profiler.line_places import LinePlace, line_place
 from am.profiler.numbers import NUMBER
 from themis.values import Value
 
-_PLAIN = frozenset(("", "loss", "train", "training", "trn", "tr", "total", "overall"))
+_PLAIN = frozenset(("", "loss", "l", "train", "training", "trn", "tr", "total", "overall", "all"))
 _TOTAL = (
     _PLAIN
     | frozenset(
@@ -51,21 +52,30 @@ _NOT_MEASURED = frozenset(
 _AFTER = r"(?![\w%]|\.\w|-\d| *%| *-{0,2}> *[\d.])"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
 _SET_NAME = "train|training|trn|val|valid|validation|eval|test|tst|dev"
+_SHORT_NAME = r"l_(?:total|all|pix|percep|style|rec|recon|kl|ssim|tv|edge|fft|freq|char|l1|l2|mse|ce|bce|nll)"
+"""`l_pix: 0.03`, as BasicSR prints it."""
 _UNIT = r"(?:step|epoch|iteration|iter|batch|minibatch|training|train|validation|val|eval|test)(?:s|es)?(?: set| data)?"
 _LOSS = re.compile(
     # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
-    rf"(?<![\w./-])(?P<words>(?:[a-z][\w/-]{{0,40}}\.? ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
-    rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total|value)){{0,2}})"
+    rf"(?<![\w./-])(?P<words>(?:[a-z][\w/-]{{0,40}}\.? {{1,2}}){{0,2}})(?P<name>[\w./-]{{0,60}}loss|{_SHORT_NAME})"
+    rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total|value)){{0,2}}"
+    # `Gen Loss Total: 0.69`
+    r"(?: total(?= *[:=]))?)"
     # `loss (for one batch) at step 200: 0.69`
     rf"(?:(?P<of> value| \([a-z ]{{1,30}}\))?(?: (?:at|@|after|for|over|per|on) (?:[0-9]{{1,9}} )?(?P<unit>{_UNIT})"
     rf"(?: [0-9,]{{1,15}}(?:/[0-9,]{{1,15}})?)?)?(?= *[:=]))?"
     # `train loss 10 0.69`, `validation loss 10: 0.69`
-    r"(?: (?P<step>[0-9]{1,9})(?=(?:: +| )[-+]?[0-9]{1,20}\.[0-9]))?"
-    rf"(?P<sep> *(?:[:=]|[-=]>) *| +is +(?![a-z])| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
+    r"(?: (?P<step>[0-9]{1,9})(?=(?:: +| )[-+]?[0-9]{1,20}\.[0-9])"
+    # `loss@400=0.69`
+    r"|@(?P<at>[0-9]{1,12})(?= ?[:=]))?"
+    # `dice_loss - 0.69`, `train CrossEntropyLoss |  0.69`, `<loss>=0.69`
+    r"(?P<sep> *(?:[:=]|[-=]>|>=) *| +is +(?![a-z])| - (?=[0-9]{1,9}\.[0-9])| +\| +(?=[0-9]{1,9}\.[0-9])| +)"
+    rf"{_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
 )
 _ERROR = re.compile(
     r"(?<![\w./-])(?P<words>(?:[a-z]{2,12}[ _/-]){0,2})"
-    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpd|bits?[/_ ]dim|cost"
+    r"(?P<name>xent|cross[ _-]?entropy|nll|ppl|perplexity|rmsle|rmse|mse|mae|mape|bpc|bpb|bpd|bits?[/_ ]dim"
+    r"|inertia|cost"
     r"|err(?:or)?(?:-top1)?)"
     rf"(?P<suffix>(?:[_/](?:{_SET_NAME}))?)(?P<sep> *[:=]+ *| +){_WRAPPED}(?P<value>{NUMBER})"
     r"(?![\w]|\.\w|/| *-{0,2}> *[\d.]| {0,2}(?:[mu]?s|sec|secs|seconds|min|minutes|h|hours|usd|eur|[$€])\b)"
@@ -83,7 +93,9 @@ _ERROR_WORDS = (
     "mape",
     "bpc",
     "bpd",
+    "bpb",
     "bit",
+    "inertia",
     "err",
     "cost",
 )
@@ -93,24 +105,28 @@ _OF_SETS = re.compile(
     re.IGNORECASE,
 )
 """`LOSS train 0.69 valid 0.70`"""
+_OF_LETTERS = re.compile(
+    rf"(?<![\w./-])t[ _]?loss([ :=]{{1,3}}{NUMBER}[ ,;|/-]{{1,5}})v[ _]?loss(?=[ :=])", re.IGNORECASE
+)
+"""`T loss: 0.69 | V loss: 0.70`. A `v_loss` alone is of a value function."""
+_KEYED = re.compile(rf"\b(?:key|name|metric|tag): ?([A-Za-z][\w/.-]{{0,60}}), ?value: ?(?={NUMBER})", re.IGNORECASE)
+"""`{"key": "train_loss", "value": 0.69}`, as MLPerf's loggers print it."""
 _ACCURACY = re.compile(
     rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}}\.? )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
     rf"(?P<suffix>(?:[_/](?:{_SET_NAME}))?)(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})"
     r"(?: */ *(?P<of>[0-9]{1,15}))?(?P<percent> *%)?(?![\w]|\.\d)"
 )
-_DISCRIMINATOR, _GENERATOR = (
-    re.compile(rf"(?<![\w./-])(?:loss[ _/-]?{side}|{side}[ _/-]?loss)(?:_(?:step|epoch))?[\s:=]{{1,3}}(?={NUMBER})")
-    for side in ("(?:dis|disc|discriminator|critic|d)", "(?:gen|generator|g)")
-)
-"""The losses of two networks that work against each other. Neither says how good a model is."""
 _MEAN = re.compile(rf" ?\( *(?P<mean>{NUMBER}) *\)")
 """Behind the value of a batch: the mean over all batches so far, as PyTorch's and timm's meters print it.
 
 A number of the other sign, or with a plus, is the difference from the value before: `0.5 (-0.1)`."""
 _SPLIT = re.compile(r"[ _/.\\()-]+")
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]Loss$")
-_CAMEL = re.compile(r"(?i:val|valid|validation|eval|test|dev|train|training|total|avg|mean)Loss$")
-_CAMEL_HELD_OUT = re.compile("val|eval|test|dev", re.IGNORECASE)
+_CAMEL = re.compile(
+    r"(?i:val|valid|validation|eval|test|dev|train|training|total|avg|mean)Loss$|(?<![a-z])(?i:va|te|tr)Loss$"
+    r"|^(?:val|valid|eval|test|dev|train)loss$"
+)
+_CAMEL_HELD_OUT = re.compile("va|eval|te|dev", re.IGNORECASE)
 
 
 TOTAL, PART = "total", "part"
@@ -167,17 +183,19 @@ def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> 
     """
     plain = line.replace('"', "").replace("'", "").replace("\t", " ")
     plain = _OF_SETS.sub(r"\1 loss=\2 \3 loss=", plain)
+    plain = _KEYED.sub(r"\1: ", plain)
+    plain = _OF_LETTERS.sub(r"train_loss\1val_loss", plain)
     text = plain.lower()
     parts = held_out_parts(text, held_out=held_out)
-    adversaries = _adversaries(text)
+    of_adversaries = adversaries(text)
     losses = _losses(plain, text, parts)
     # They are not compared, but say when they diverge.
-    losses = [each for each in losses if each.at not in adversaries or not math.isfinite(each.value)]
+    losses = [each for each in losses if each.at not in of_adversaries or not math.isfinite(each.value)]
     errors = _errors(text, parts) if _may_hold_error(text) else []
-    starts = [*adversaries, *(each.at for each in (*losses, *errors))]
+    starts = [*of_adversaries, *(each.at for each in (*losses, *errors))]
     if not starts:
         return NamedValues(LinePlace())
-    values = NamedValues(_with_step(line_place(text, min(starts)), losses), of_adversaries=bool(adversaries))
+    values = NamedValues(_with_step(line_place(text, min(starts)), losses), of_adversaries=bool(of_adversaries))
     has_step, has_epoch = values.place.step is not None, values.place.epoch is not None
     # Other costs are money and time.
     errors = [each for each in errors if each.kind != "cost" or (has_step and has_epoch)]
@@ -193,7 +211,7 @@ def named_values(line: str, *, held_out: bool = False, placed: bool = False) -> 
 def may_hold_loss(line: str) -> bool:
     """Return whether a line has the name of a loss or an error, so that it is worth parsing."""
     text = line.lower()
-    return "loss" in text or _may_hold_error(text)
+    return "loss" in text or "l_" in text or may_hold_adversaries(text) or _may_hold_error(text)
 
 
 def _may_hold_error(text: str) -> bool:
@@ -217,12 +235,6 @@ def _best(losses: Sequence[_Loss]) -> _Loss | None:
     return replace(best, value=sum(each.value for each in losses if each.rank == best.rank))
 
 
-def _adversaries(text: str) -> frozenset[int]:
-    """Return where the losses of two networks that work against each other begin. Empty unless the line has both."""
-    sides = [[found.start() for found in side.finditer(text)] for side in (_DISCRIMINATOR, _GENERATOR)]
-    return frozenset(sides[0] + sides[1]) if all(sides) else frozenset()
-
-
 def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
     """Return the losses of a line, in order."""
     found: list[_Loss] = []
@@ -230,18 +242,22 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
         name = plain[slice(*match.span("name"))]
         camel = _CAMEL.search(name) is not None
         before, named = set(_SPLIT.split(match["words"])), set(_SPLIT.split(match["name"] + match["suffix"]))
-        # `train/CrossEntropyLoss` is a value, `CrossEntropyLoss` alone the name of a class.
-        if _CLASS_NAME.search(name) and not (camel or named & (HELD_OUT | TRAINED)):
+        # `train/CrossEntropyLoss` and `BoxLoss=0.5` are values, `CrossEntropyLoss` alone is the name of a class.
+        is_class = _CLASS_NAME.search(name) is not None and not (camel or named & (HELD_OUT | TRAINED))
+        sep = match["sep"].strip()
+        if is_class and (sep not in (":", "=", "|") or "." not in match["value"]):
             continue
         words = before | named | set(_SPLIT.split(f"{match['of'] or ''} {match['unit'] or ''}"))
         words |= {"val"} if camel and _CAMEL_HELD_OUT.match(name) else set()
-        if words & _NOT_MEASURED or _is_cut(text, match):
+        if words & _NOT_MEASURED or _is_cut(text, match) or (sep == "|" and not words & (HELD_OUT | TRAINED)):
             continue
         part = parts.at(match.start("name"))
         held_out = bool(words & HELD_OUT) or (part is True and not words & TRAINED)
         total = camel or named - HELD_OUT <= _TOTAL
-        sure = bool(match["sep"].strip()) or "_" in name or part is not None
-        if not (sure or held_out or total):
+        # These need a step or an epoch.
+        is_vague = is_class or match["name"].startswith("l_")
+        sure = not is_vague and (bool(sep) or "_" in name or part is not None)
+        if not (sure or held_out or total or is_vague):
             continue
         value = match["value"]
         if held_out:
@@ -258,7 +274,7 @@ def _losses(plain: str, text: str, parts: HeldOutParts) -> list[_Loss]:
                 sure=sure,
                 value=float(value),
                 kind=TOTAL if total else PART,
-                step=None if match["step"] is None else int(match["step"]),
+                step=None if (step := match["step"] or match["at"]) is None else int(step),
             )
         )
     return found

@@ -52,7 +52,7 @@ _TIME = rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}+(?:Z|[+-][0-9]{2}:?[0-9]{2
 _TAG = _WORKER + b"|" + _TIME + b"(?:" + _WORKER + b")?"
 _TIMED = re.compile(_TIME)
 _TAGGED = re.compile(_TAG)
-_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[mK]")
+_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[mKJ]")
 _BEHIND_BAR = re.compile(rb"(it/s|s/it)([^\]\r\n]{0,400}\])(?=[^\s\]])")
 """The end of a progress bar, with a line right behind it: the program printed the line between two redraws."""
 

@@ -10,17 +10,21 @@ import re
 from collections.abc import Sequence
 
 from am.profiler.numbers import NUMBER
+from themis.sums import sum_in_order
 
 _BORDERS = "|,; \t│┃║"
 _COLUMN = re.compile(r"\s*[,;|│┃║]\s*|\s{2,}|\t+")
-_COUNTERS = {"e": "epoch", "#": "step", "it": "step"} | {
+_COUNTERS = {"e": "epoch", "#": "step", "it": "step", "counter": "step"} | {
     name: name for name in ("epoch", "step", "iter", "iteration", "global_step", "round")
 }
-"""Names of the first column, and what they count."""
-_HEAD_LETTERS = frozenset("esigrESIGR#")
-"""The first letters of `_COUNTERS`, in both cases: a quick test for the head of a table."""
+"""Names of a column, usually the first one, and what they count."""
+_HEAD_LETTERS = frozenset("esigrlESIGRL#")
+"""The first letters of `_COUNTERS` and of a loss, in both cases: a quick test for the head of a table."""
 _NAME = re.compile(r"[A-Za-z_]*(?:epoch|step|iter|iteration|time|loss|acc|accuracy|lr|auc|f1)s?", re.IGNORECASE)
 """A name in a head whose columns are separated by single spaces, as the words of a sentence are."""
+_WORD = re.compile(r"[a-z]+(?:_[a-z0-9]+)*", re.IGNORECASE)
+_LIST = re.compile(rf"\[ *{NUMBER}(?:, *{NUMBER})* *\]")
+"""The parts of a loss, as DeepXDE prints them: `[1.2e-02, 4.5e-03]`. Their sum counts."""
 _LOSS = re.compile(r"loss|(?:^|_)(?:r?mse|mae|nll|ppl)(?:_|$)", re.IGNORECASE)
 _OF_BOXES = frozenset(("box", "obj", "cls", "dfl"))
 """The losses of detectors, which tables of YOLO name without the word."""
@@ -51,11 +55,11 @@ class LogTable:
         if text[0] == "#":
             # A head that is marked as a comment: its rows have no such column.
             text = text.lstrip("# ") or text
+        if self._columns and "[" in text:
+            text = _LIST.sub(_sum, text)
         cells = _COLUMN.split(text)
-        if len(cells) == 1 and text[0] in _HEAD_LETTERS:
-            words = text.split()
-            cells = words if all(_NAME.fullmatch(word) for word in words) else [text]
-        if cells[0].lower() in _COUNTERS and (columns := _columns(cells)):
+        head = _head_cells(text, cells) if text[0] in _HEAD_LETTERS else cells
+        if (head[0].lower() in _COUNTERS or _is_loss_first(head)) and (columns := _columns(head)):
             self._columns = columns
             return ""
         if not self._columns or not cells[0][:1].isdigit():
@@ -81,12 +85,34 @@ class LogTable:
         )
 
 
+def _head_cells(text: str, cells: list[str]) -> list[str]:
+    """Return the columns of what may be a head. Single spaces separate them in some: `Epoch batch     loss  loss_f`."""
+    words = text.split()
+    if len(cells) == 1:
+        return words if all(_NAME.fullmatch(word) for word in words) else cells
+    if _is_loss_first(cells):
+        # Vowpal Wabbit's rows have as many words.
+        return cells if "," in text else words
+    is_counted = cells[0].lower() not in _COUNTERS and words[0].lower() in _COUNTERS
+    return words if is_counted and all(_WORD.fullmatch(word) for word in words) else cells
+
+
+def _is_loss_first(cells: Sequence[str]) -> bool:
+    """Whether the first column is a loss, and another one counts: `loss  last  counter` of Vowpal Wabbit."""
+    counts = any(cell.strip().lower() in _COUNTERS for cell in cells[1:])
+    return counts and _LOSS.search(cells[0]) is not None and all(map(_WORD.fullmatch, cells[:3]))
+
+
+def _sum(parts: re.Match[str]) -> str:
+    return repr(sum_in_order([float(part) for part in parts[0].strip("[] ").split(",")]))
+
+
 def _columns(cells: Sequence[str]) -> list[str]:
     """Return the names of the columns. Empty if none is a loss."""
     names = [cell.strip() for cell in cells]
     if len(_OF_BOXES & {name.lower() for name in names}) > 1:
         names = [f"{name}_loss" if name.lower() in (*_OF_BOXES, "total") else name for name in names]
-    if not any(_LOSS.search(name) for name in names[1:]):
+    if not any(_LOSS.search(name) for name in names):
         return []
     # `LOSS NER` is a part, as `NER_LOSS` is.
     names = [f"{name[5:].replace(' ', '_')}_loss" if name[:5].lower() == "loss " else name for name in names]

@@ -17,9 +17,11 @@ from am.profiler.divergence_format import says_diverged
 from am.profiler.held_out_heads import HeldOutHeads, depth_of
 from am.profiler.learning_blocks import LearningBlocks
 from am.profiler.line_blocks import LineBlocks
+from am.profiler.line_parts import text_start
 from am.profiler.line_places import LinePlace, block_place, head_place, line_place
 from am.profiler.loss_kinds import LossKinds
 from am.profiler.named_values import PART, TOTAL, NamedValues, may_hold_loss, named_values
+from am.profiler.progress_format import progress_place
 from am.profiler.records import LossOnly, Record, StepLoss, Validation
 from am.profiler.table_format import LogTable
 from am.profiler.unnamed_format import read_unnamed
@@ -30,7 +32,7 @@ _TIMESTEPS = re.compile(r"\btotal_timesteps=(?P<step>[0-9]{1,15})(?![\w.])")
 _KERAS = re.compile(r"(?!\W*step |.{0,150}\] [0-9]{1,3}% - ).*?[0-9]+/[0-9]+ .*[0-9][um]?s/step")
 """A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`. PaddlePaddle's say `step`, and
 mlpack's have a percentage."""
-_OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):(?!\{|\s|Step )")
+_OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):(?!\{|\s|Step |global step [0-9])")
 """Lines in the notation of TensorFlow or Themis, whose own formats have skipped them. Others begin with a dictionary, a
 list or `Step 100 ..`, as those of TensorFlow's object detection."""
 _BAR = re.compile(
@@ -134,7 +136,7 @@ class TextFormat:
         if known is not None:
             self._has_rounds = self._has_rounds or known.loss is not None
         elif not self._names_losses:
-            known = read_cost(line)
+            known = read_cost(line[text_start(line.lower()) :])
         if known is not None:
             return self._records(known)
         in_block = self._next_is_block or depth > self._block_depth
@@ -143,8 +145,7 @@ class TextFormat:
             self._block, self._block_depth = LinePlace(), 0
         row = self.row = self._table.row(line)
         if not row and not may_hold_loss(line):
-            self._take_head(line, depth, held_out=held_out)
-            return ()
+            return self._without_loss(line, depth, held_out=held_out)
         if diverged := says_diverged(line):
             return (diverged,)
         values = named_values(
@@ -152,12 +153,19 @@ class TextFormat:
         )
         of_others = _KERAS.match(line) is not None or _OTHERS.search(line) is not None
         if of_others or (values.loss is None and values.held_out_loss is None and not values.of_adversaries):
-            self._take_head(line, depth, held_out=held_out)
-            return ()
+            return self._without_loss(line, depth, held_out=held_out)
         self._held_out.passed(line, held_out=values.loss is None)
         counting = self._counting(values, line)
         has_any = counting.loss is not None or counting.held_out_loss is not None or counting.of_adversaries
         return self._records(counting) if has_any else ()
+
+    def _without_loss(self, line: str, depth: int, *, held_out: bool) -> Sequence[Record]:
+        """Return the progress that a line without a loss shows, and remember it if it is a head."""
+        place = progress_place(line)
+        self._take_head(line, depth, held_out=held_out)
+        if place is None:
+            return ()
+        return self._records(NamedValues(place, of_adversaries=True))
 
     def _counting(self, values: NamedValues, line: str) -> NamedValues:
         """Return the values of a line without losses of another kind than those that are compared."""

@@ -283,6 +283,20 @@ BY_HAND = [
     ("letters_epochs", 10, (2, 0.8123, 0.8323, None)),
     ("letters_bare", 1000, (140, 0.7123, None, None)),
     ("xgboost_timed", 100, (10, 0.5123, 0.6323, None)),
+    ("pix2pix", 200, (2, math.nan, None, None)),
+    ("mlagents", 50000, (24000, math.nan, None, None)),
+    ("basicsr", 300000, (200, 0.024567, None, None)),
+    ("esrgan", 300000, (100, math.nan, None, None)),
+    ("vowpal_wabbit", 1000, (4, 0.212121, None, None)),
+    ("spinning_up", 50, (2, math.nan, None, None)),
+    ("levanter", 10000, (1200, 3.012, 3.312, None)),
+    ("nequip", 100, (2, 1.134, None, None)),
+    ("deepxde", 10000, (1000, 0.01686, 0.01686, None)),
+    ("slim", 10000, (20, 2.1234, None, None)),
+    ("mlperf", 100, (1, 0.6912, 0.7012, None)),
+    ("trax", 1000, (100, 2.3123, 2.1123, None)),
+    ("slowfast", 200, (1, 5.5123, 5.0123, None)),
+    ("segmentation", 40, (1, 0.6912, 0.5912, None)),
 ]
 
 

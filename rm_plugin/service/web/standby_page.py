@@ -1,4 +1,7 @@
-"""The page of a standby: every address answers 503 and says which ResourceManager is active."""
+"""The page of a standby: every address answers 503 and says which ResourceManager is active.
+
+Browsers get a page that renews itself, others a line of text.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import ssl
 from typing import TYPE_CHECKING
 
 from rm_plugin.service.web.rm_page import parsed_page_address
+from themis.web.elements import element
+from themis.web.frame import page
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,10 +33,13 @@ class StandbyPage:
         # Imported here, as `RmPage` does: a ResourceManager without a page needs no web server.
         from aiohttp import web
 
+        from themis.web.answers import html_answer
         from themis.web.answers import listen as serve
 
-        async def answer(_request: web.Request) -> web.Response:
+        async def answer(request: web.Request) -> web.Response:
             # 503, so that a load balancer sends readers to the active one.
+            if "text/html" in request.headers.get("Accept", ""):
+                return html_answer(standby_page(self.holder), status=503)
             return web.Response(text=f"standby of {self.holder}\n", status=503)
 
         application = web.Application()
@@ -44,3 +52,14 @@ class StandbyPage:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+
+def standby_page(holder: str) -> str:
+    """The page for browsers. Only the active ResourceManager has users, so nobody is signed in."""
+    return page(
+        "Themis, a standby",
+        element("p", "Not signed in: only the active ResourceManager knows its users.", class_="reader"),
+        element("h1", "A standby"),
+        element("p", "This ResourceManager waits for ", element("strong", holder), "."),
+        element("p", "It takes over when that one ends. Until then read the page of that one."),
+    )

@@ -277,6 +277,13 @@ class TestWork:
         one.search.remeasure()
         assert one.search.work_total_gpu_s == before
 
+    def test_nothing_is_left_of_a_job_past_its_target(self, bench):
+        one = bench(spec(jobs=1, tuner="single"))
+        one.start("j0")
+        one.search.jobs["j0"].profile.feed(StepLoss(step=150, loss=0.5))
+        assert not one.search.plan().finished
+        assert one.search.done_share() == 1.0
+
     def test_the_share_done_grows_to_one(self, bench):
         one = bench()
         shares = [one.search.done_share()]

@@ -113,6 +113,14 @@ class TestPages:
 
         ask(state(), scenario)
 
+    @pytest.mark.parametrize("path", ["/", "/logs/"])
+    def test_page_says_that_its_address_is_the_only_key(self, folder, path):
+        async def scenario(site):
+            _, _, body = await site.get(path)
+            assert "Not signed in: who has the address of this page" in body.decode()
+
+        ask(state(folder=folder), scenario)
+
     def test_the_same_as_json(self):
         async def scenario(site):
             status, _, body = await site.get("/status.json")

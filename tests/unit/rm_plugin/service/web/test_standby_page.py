@@ -39,3 +39,20 @@ def test_the_address_is_free_once_the_page_ended():
         await again.stop()
 
     asyncio.run(scenario())
+
+
+def test_browser_gets_a_page_that_says_that_nobody_is_signed_in():
+    async def scenario():
+        page = StandbyPage()
+        url = await page.start("127.0.0.1:0")
+        page.holder = "process <7> on rm1"
+        try:
+            request = urllib.request.Request(url, headers={"Accept": "text/html,*/*"})
+            code, body = await asyncio.to_thread(asked, request)
+            assert code == 503
+            assert b"waits for <strong>process &lt;7&gt; on rm1</strong>" in body
+            assert b"Not signed in" in body
+        finally:
+            await page.stop()
+
+    asyncio.run(scenario())
