@@ -150,13 +150,17 @@ class SearchState:
         }
 
     def done_share(self) -> float:
-        """Share of the search's work that is done, 0 to 1."""
+        """Share of the search's work that is done, 0 to 1. If every job failed, all that they had to do counts."""
         plan = self.plan()
-        if plan.finished:
+        if plan.finished and plan.best is not None:
             return 1.0
         progress = self.progress()
         done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in progress.values())
-        return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
+        if plan.finished:
+            work = sum_in_order(job.spec.iterations_total * job.serial_iteration_s for job in progress.values())
+        else:
+            work = work_seen_gpu_s(progress, plan)
+        return min(1.0, done / max(work, 1e-9))
 
     # ---- what happened ----
 
@@ -347,6 +351,7 @@ class SearchState:
             self._waits_s[job_id] = record.longest_wait_s
             job.short_of, job.unsaved_stops = record.short_of, record.unsaved_stops
             job.read_metric_before = job.read_metric_before or record.read_metric
+            job.diagnostics = record.diagnostics
             job.saved_iteration = saved_iteration(job_id) or 0
             # Its log may be on a machine that can no longer be read.
             job.profile.reach(job.saved_iteration)
