@@ -32,6 +32,7 @@ class JobRecord(Value, frozen=True, kw_only=True):
         short_of: The target that it ended short of, 0 if it did not.
         unsaved_stops: Number of its newest stops in a row that left no newer checkpoint.
         read_metric: Whether a loss or the declared metric was read in its log, also one that is no number.
+        diagnostics: Why it was given up, empty if it was not.
     """
 
     job_id: str
@@ -44,6 +45,7 @@ class JobRecord(Value, frozen=True, kw_only=True):
     short_of: int = 0
     unsaved_stops: int = 0
     read_metric: bool = False
+    diagnostics: str = ""
 
 
 class JournalContent(Value, frozen=True, kw_only=True):
@@ -85,6 +87,7 @@ class Journal:
         line = {"job": record.job_id, "state": record.state.value, "incarnation": record.incarnation}
         line |= {"iteration": record.iteration, "restarts": record.restarts, "short_of": record.short_of}
         line |= {"unsaved_stops": record.unsaved_stops, "read_metric": record.read_metric}
+        line |= {"diagnostics": record.diagnostics}
         self._append({"job": {**line, "stalls": record.stalls, "longest_wait_s": record.longest_wait_s}})
 
     def measurements(self, job_id: str, measurements: Measurements) -> None:
@@ -157,4 +160,5 @@ def _job(line: Mapping[str, Any]) -> JobRecord:
         short_of=line.get("short_of", 0),
         unsaved_stops=line.get("unsaved_stops", 0),
         read_metric=line.get("read_metric", False),
+        diagnostics=line.get("diagnostics", ""),
     )

@@ -115,8 +115,13 @@ def check_command(command: str, source: str, code: CodeArchive | None = None, *,
     try:
         words = shlex.split(command)
     except ValueError as error:
+        if "#" in command or "<<" in command:
+            return  # A quote in a comment or in a here-document opens nothing.
         raise InputError(f"{source}: the command is not a shell command", value=str(error)) from None
-    first = next((word for word in words if not _is_assignment(word)), "")
+    place = next((place for place, word in enumerate(words) if not _is_assignment(word)), len(words))
+    if any(opening in word for word in words[:place] for opening in ("$(", "${", "`")):
+        return  # Only the shell knows where such a value ends: `n=$(cat n 2>/dev/null); sh x`.
+    first = words[place] if place < len(words) else ""
     if not first:
         raise InputError(f"{source}: the command is empty", value=command, remedy="write what each task is to run")
     if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?~#"):

@@ -42,7 +42,8 @@ EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
-"""Between an unrequested end of tasks and their restart; doubled with each restart that made no progress."""
+"""Between an unrequested end of tasks and their restart; doubled with each restart, until an incarnation makes progress
+and lasts for the longest pause. So a job that ends after each step is not restarted many times a minute for ever."""
 
 _CHECKPOINT_CALLS = 8
 _AT_ONCE_S = 30.0
@@ -205,7 +206,8 @@ class JobRunner:
         """Note what an incarnation achieved, now that all of its log is read."""
         if job.saved_iteration > job.started_from:
             job.unsaved_stops = 0
-        if requested or job.profile.iteration > job.reached:
+        lasted_s = self._app.now_s() - job.launched_at_s
+        if requested or (job.profile.iteration > job.reached and lasted_s >= _LONGEST_PAUSE_S):
             job.pauses = 0
         if job.fault is None and job.profile.diverged is not None:
             # Perhaps its last words say so. It would diverge again.

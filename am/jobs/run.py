@@ -217,4 +217,5 @@ class JobRun:
             short_of=self.short_of,
             unsaved_stops=self.unsaved_stops,
             read_metric=self.read_metric,
+            diagnostics=self.diagnostics if self.state is JobState.FAILED else "",
         )

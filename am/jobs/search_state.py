@@ -150,20 +150,25 @@ class SearchState:
         }
 
     def done_share(self) -> float:
-        """Share of the search's work that is done, 0 to 1.
+        """Share of the search's work that is done, 0 to 1. If every job failed, all that they had to do counts.
 
         Of a job that goes on past its target nothing is left, though it is valued as if an iteration were.
         """
         plan = self.plan()
-        if plan.finished:
+        if plan.finished and plan.best is not None:
             return 1.0
         progress = self.progress()
         done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in progress.values())
-        past = [
-            progress[job_id] for job_id, target in plan.targets.items() if progress[job_id].profile.iteration >= target
-        ]
-        seen = work_seen_gpu_s(progress, plan) - sum_in_order(job.serial_iteration_s for job in past)
-        return min(1.0, done / max(seen, 1e-9))
+        if plan.finished:
+            work = sum_in_order(job.spec.iterations_total * job.serial_iteration_s for job in progress.values())
+        else:
+            past = [
+                progress[job_id]
+                for job_id, target in plan.targets.items()
+                if progress[job_id].profile.iteration >= target
+            ]
+            work = work_seen_gpu_s(progress, plan) - sum_in_order(job.serial_iteration_s for job in past)
+        return min(1.0, done / max(work, 1e-9))
 
     # ---- what happened ----
 
@@ -354,6 +359,7 @@ class SearchState:
             self._waits_s[job_id] = record.longest_wait_s
             job.short_of, job.unsaved_stops = record.short_of, record.unsaved_stops
             job.read_metric_before = job.read_metric_before or record.read_metric
+            job.diagnostics = record.diagnostics
             job.saved_iteration = saved_iteration(job_id) or 0
             # Its log may be on a machine that can no longer be read.
             job.profile.reach(job.saved_iteration)

@@ -176,7 +176,16 @@ def test_replays_accept_a_batch_smaller_than_their_tasks(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "command", ["sh -c x", "cd / && sh x", "A=1 B=2 sh x", "/bin/sh", "$HOME/x", "(sh x)", "exec sh", "%program% x"]
+    "command",
+    [
+        *("sh -c x", "cd / && sh x", "A=1 B=2 sh x", "/bin/sh", "$HOME/x", "(sh x)", "exec sh", "%program% x"),
+        "n=$(cat n 2>/dev/null || echo 0); sh x $n",
+        "n=`cat n 2>/dev/null`; sh x $n",
+        "D=${DATA:-my data dir} sh x",
+        "sh x  # don't stop",
+        "# it's a note\nsh x",
+        "cat > note <<END\nit's a note\nEND\nsh x",
+    ],
 )
 def test_commands_that_a_shell_could_run_pass(command: str) -> None:
     check_command(command, "g")
@@ -189,6 +198,7 @@ def test_commands_that_a_shell_could_run_pass(command: str) -> None:
         ("  ", "is empty"),
         ("A=1", "is empty"),
         ("sh 'x", "not a shell command"),
+        ("A=$HOME no-such-program", "nor a file"),
         ("/no/such/file", "nor a file"),
         ("{file}", "is not executable"),
     ],

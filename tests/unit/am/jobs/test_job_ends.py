@@ -347,8 +347,9 @@ def pauses(monkeypatch):
 
 class TestUnaskedEnds:
     @staticmethod
-    async def one_end(one, exit_code, *steps):
+    async def one_end(one, exit_code, *steps, seconds=0):
         await one.start("j0")
+        one.look(seconds)
         for step in steps:
             one.log("j0", 0.5, first=step)
         one.jobs["j0"].handles[0].end(exit_code)
@@ -367,12 +368,23 @@ class TestUnaskedEnds:
         assert (job.state, job.restarts) == (JobState.FAILED, 3)
         assert pauses == [0.25, 0.5, 1.0, 2.0]
 
+    def test_exit_75_after_each_step_waits_longer_each_time(self, attempt, pauses):
+        one = attempt(restarts=0)
+
+        async def scenario():
+            for step in range(1, 10):
+                await self.one_end(one, 75, step)
+
+        asyncio.run(scenario())
+        assert one.jobs["j0"].restarts == 0
+        assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
     def test_exit_75_with_progress_does_not_count(self, attempt, pauses):
         one = attempt(restarts=0)
 
         async def scenario():
             for step in range(1, 6):
-                await self.one_end(one, 75, step)
+                await self.one_end(one, 75, step, seconds=31)
 
         asyncio.run(scenario())
         assert (one.jobs["j0"].state, one.jobs["j0"].restarts) == (JobState.WAITING, 0)

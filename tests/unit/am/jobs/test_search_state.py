@@ -133,6 +133,19 @@ class TestPhases:
             assert len(asked) == place
             assert one.search.plan() == plan()
 
+    def test_search_whose_jobs_all_failed_is_not_done_and_the_next_attempt_knows_why(self, bench):
+        one = bench(spec(1, tuner="single"))
+        job = one.start("j0")
+        job.profile.feed(StepLoss(step=15, loss=1.0))
+        one.search.failed(job, "tasks ended with [3]")
+        assert one.search.plan().finished
+        assert one.search.done_share() == 0.25
+        one.saved["j0"] = 15
+        one.reopen()
+        assert one.states() == {"j0": JobState.FAILED}
+        assert one.search.jobs["j0"].diagnostics == "tasks ended with [3]"
+        assert one.search.done_share() == 0.25
+
     def test_losers_count_as_done_and_failed_jobs_do_not(self, bench):
         one = bench()
         one.start("j0").profile.feed(StepLoss(step=4, loss=1.0))
