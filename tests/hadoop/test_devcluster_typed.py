@@ -132,6 +132,7 @@ def test_an_interrupted_start_leaves_only_logs(themis, environment, tmp_path, nu
     assert [path.name for path in (tmp_path / "out/devcluster").iterdir()] == ["logs"]
 
 
+@pytest.mark.nightly
 def test_a_failed_daemon_is_reported_with_the_end_of_its_log(themis, environment, tmp_path):
     jars = Path(environment["THEMIS_HADOOP_JARS"])
     (tmp_path / "jars").mkdir()

@@ -139,6 +139,7 @@ def test_an_app_of_another_user_trains_with_checkpoints_on_a_secure_hdfs(secure,
     assert newest == {"job-00": 100, "job-01": 100}
 
 
+@pytest.mark.nightly
 def test_an_adopted_app_outlives_the_maximum_life_of_its_tokens(themis):
     with themis() as manager:
         begun_s = time.monotonic()

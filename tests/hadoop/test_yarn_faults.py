@@ -176,6 +176,7 @@ def test_the_node_of_an_app_master(themis, breakable_cluster):
     assert app.attempts == 3
 
 
+@pytest.mark.nightly
 def test_app_master_whose_node_yarn_does_not_take_for_lost_yet_is_no_failure(breakable_cluster, tmp_path):
     """Themis finds it silent first, as with YARN's default of ten minutes, and its node does not answer."""
     # Of its own, as another ResourceManager has the lock on the common one.
