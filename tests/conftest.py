@@ -26,6 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # would wait for ever. A handler of our own is not inherited.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_INHERITED = frozenset(os.environ)
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
 
 
@@ -40,7 +41,12 @@ def process_is_left_as_found():
 def _process_state():
     status = Path("/proc/self/status").read_text().splitlines()
     return {
-        "environment": {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        # Libraries, and commands that run in the tests' process, may set what only they read.
+        "environment": {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("THEMIS_") or (name in _INHERITED and name != "PYTEST_CURRENT_TEST")
+        },
         "umask": next(line for line in status if line.startswith("Umask")),
         "working directory": Path.cwd(),
         "adopts orphans": adopts_orphans(),
