@@ -8,6 +8,7 @@ import math
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.policies.port import Policy, PolicyWithMemory
 from rm_plugin.policies.registry import POLICIES, make_policy
 from rm_plugin.service.entries import AppEntries, AppEntry
-from rm_plugin.service.store import StateStore
+from rm_plugin.service.store import StateStore, app_number
 from themis.cluster import Cluster, GpuId
 from themis.errors import InputError, ThemisError
 from themis.leases import Lease, LeaseChangeKind
@@ -34,13 +35,23 @@ T = TypeVar("T")
 _KEY = re.compile("[0-9a-f]{64}")
 
 
-def restored_entries(store: StateStore, key_file: Path | None = None) -> AppEntries:
+def restored_entries(store: StateStore, key_file: Path | None = None, app_folders: Iterable[Path] = ()) -> AppEntries:
     """Return all readable apps. The ids of the others are not used again, and their processes are to be ended.
 
     Args:
         store: The state of an earlier run, or an empty store.
         key_file: Keeps the key of refusals beside the store, in case that is lost; None to keep none.
+        app_folders: Folders of apps, also of such that the store does not know, as it is lost or an older copy. Their
+            ids are not used again: a new app would go on from the journal and the checkpoints in there.
     """
+    last_number = store.last_app_number()
+    last_folder = max((app_number(folder.name) for folder in app_folders), default=0)
+    if last_folder > last_number:
+        LOG.warning(
+            "the store knows apps up to %d, but the folder of apps has %d: the next app gets a later number",
+            last_number,
+            last_folder,
+        )
     apps, damaged = store.apps_and_damage()
     for row in (*damaged, *store.damaged_leases()):
         LOG.error("%s of the table %s cannot be read and is skipped: %.300s", row.key, row.table, row.problem)
@@ -54,7 +65,7 @@ def restored_entries(store: StateStore, key_file: Path | None = None) -> AppEntr
     return AppEntries(
         entries,
         lost,
-        last_number=store.last_app_number(),
+        last_number=max(last_number, last_folder),
         archived=store.counts(archived=True),
         refusal_key=_refusal_key(store, key_file),
     )

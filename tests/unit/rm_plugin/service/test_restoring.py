@@ -63,6 +63,14 @@ def test_store_that_was_lost_refuses_the_app_masters_of_the_former_one(tmp_path)
     assert restored_entries(MemoryStore(), file).refusal_key == key
 
 
+def test_ids_of_folders_that_the_store_does_not_know_are_not_used_again(tmp_path, caplog):
+    """After the loss of a store, or of a part by an older backup, a new app would go on from another one's model."""
+    for name in ("app-0002", "app-0011", "app-notes"):
+        (tmp_path / name).mkdir()
+    assert restored_entries(MemoryStore(), app_folders=tmp_path.iterdir()).next_id() == "app-0012"
+    assert "the store knows apps up to 0, but the folder of apps has 11" in caplog.text
+
+
 @pytest.mark.parametrize("content", [b"", b"0" * 63, b"x" * 64, b"\xff" * 64])
 def test_file_of_a_damaged_key_is_replaced(tmp_path, content):
     file = tmp_path / "refusals.key"
