@@ -20,18 +20,6 @@ NO_ARCHIVE = "none"
 """Stands for the name of the file if events are dropped."""
 
 
-def remove_archives(folder: Path, *, written_before_s: float) -> int:
-    """Remove files that were written before a time, in seconds since the epoch. Returns their number.
-
-    Raises:
-        OSError: A file cannot be removed.
-    """
-    old = [path for path in folder.glob("events-*.jsonl.gz") if path.stat().st_mtime < written_before_s]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
-
-
 def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
     """Write events as they come to a new file, and wait until it is on disk.
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rm_plugin.service.archive import FOLDER, NO_ARCHIVE, remove_archives, write_archive
+from rm_plugin.service.archive import FOLDER, NO_ARCHIVE, write_archive
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -86,7 +86,6 @@ class Retention:
                 if self._clock.now_s() >= frequent_at_s:
                     frequent_at_s = self._clock.now_s() + FREQUENT_EVERY_S
                     await self.archive_frequent()
-                    await self.remove_old_archives()
             except (StoreError, OSError) as error:
                 # Nothing was removed. The next pass tries again.
                 LOG.warning("old events or code cannot be removed yet: %s", error)
@@ -161,17 +160,6 @@ class Retention:
             await self._changes.make(lambda change: change.event("code_removed", detail={"archives": archives}))
 
         return await self._codes.remove_unused(used, note)
-
-    async def remove_old_archives(self) -> int:
-        """Remove archive files that were written longer ago than `archive_keep_s`. Returns their number.
-
-        Raises:
-            OSError: The folder cannot be changed.
-        """
-        if (keep_s := self._settings.archive_keep_s) is None:
-            return 0
-        before_s = self._clock.now_s() - keep_s
-        return await asyncio.to_thread(partial(remove_archives, self._folder, written_before_s=before_s))
 
     def _due_apps(self) -> list[AppEntry]:
         now_s = self._clock.now_s()

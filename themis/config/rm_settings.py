@@ -87,9 +87,6 @@ class RetentionSettings(Section):
         default=2_000, ge=0, description="largest number of ended apps whose events stay in the store"
     )
     archive: bool = Field(default=True, description="write events that leave the store to files; if false, delete them")
-    archive_keep_s: float | None = Field(
-        default=None, gt=0, description="how long these files stay after they were written; empty: for good"
-    )
 
 
 class StandbySettings(Section):

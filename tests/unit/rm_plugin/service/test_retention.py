@@ -491,19 +491,3 @@ def test_frequent_events_stay_if_they_cannot_be_archived(tmp_path):
             await rm.manager.changes.close()
 
     run(scenario)
-
-
-def test_archive_files_are_removed_after_their_time_if_one_is_set(tmp_path):
-    async def scenario(expected, **keeping):
-        async with memory_service(tmp_path, **settings(**keeping)) as rm:
-            for name, age_s in (("events-000000000001-000000000002.jsonl.gz", 101.0), ("note", 101.0)):
-                (tmp_path / "archive").mkdir(exist_ok=True)
-                (tmp_path / "archive" / name).touch()
-                os.utime(tmp_path / "archive" / name, times=(rm.clock.now_s() - age_s,) * 2)
-            (tmp_path / "archive" / "events-000000000003-000000000004.jsonl.gz").touch()
-            os.utime(tmp_path / "archive" / "events-000000000003-000000000004.jsonl.gz", times=(rm.clock.now_s(),) * 2)
-            removed = await rm.manager.retention.remove_old_archives()
-            assert (removed, len(list((tmp_path / "archive").iterdir()))) == expected
-
-    asyncio.run(asyncio.wait_for(scenario((0, 3)), 60))
-    asyncio.run(asyncio.wait_for(scenario((1, 2), archive_keep_s=100.0), 60))
