@@ -23,6 +23,7 @@ import re
 from pathlib import Path
 
 from themis.accounts import Account
+from themis.sessions import raise_shortage
 from themis.values import Value
 
 _PREFIX = "themis-"
@@ -79,7 +80,10 @@ class ControlGroup:
             limits: What its processes may use, if this process can limit them.
             for_maker: Whether the first process of the group makes groups with limits itself.
         """
-        own = _folder_of("self")
+        try:
+            own = _folder_of("self")
+        except OSError:
+            own = None
         if own is None:
             return None
         has_limits = own.name == SELF
@@ -128,16 +132,22 @@ class ControlGroup:
                     os.chown(path, account.uid, account.gid)
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes of the group and of groups inside it."""
-        with contextlib.suppress(OSError):
+        """Send SIGKILL to all processes of the group and of groups inside it.
+
+        Raises OSError if this process lacks file handles; so do `of` and `populated`.
+        """
+        try:
             (self.folder / "cgroup.kill").write_text("1", encoding="ascii")
+        except OSError as error:
+            raise_shortage(error)
 
     @property
     def populated(self) -> bool:
         """Whether a process other than a zombie is in the group or in groups inside it."""
         try:
             return "populated 1" in (self.folder / "cgroup.events").read_text(encoding="ascii")
-        except OSError:
+        except OSError as error:
+            raise_shortage(error)
             return False
 
     @property
@@ -188,7 +198,8 @@ def _folder_of(pid: str) -> Path | None:
     try:
         groups = Path("/proc", pid, "cgroup").read_text(encoding="utf-8")
         mounts = _MOUNTS.read_text(encoding="utf-8")
-    except OSError:
+    except OSError as error:
+        raise_shortage(error)
         return None
     path = next((line.removeprefix("0::") for line in groups.splitlines() if line.startswith("0::")), None)
     # `31 23 0:30 ROOT MOUNT_POINT OPTIONS .. - cgroup2 ..` (proc(5)); ROOT is the group that is mounted there.
@@ -206,8 +217,10 @@ def _remove_abandoned(parent: Path) -> None:
     """
     for folder in parent.glob(f"{_PREFIX}*"):
         maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if maker.isdigit() and not Path("/proc", maker).exists() and not ControlGroup(folder).populated:
-            _remove(folder)
+        # A later start removes what cannot be looked at now.
+        with contextlib.suppress(OSError):
+            if maker.isdigit() and not Path("/proc", maker).exists() and not ControlGroup(folder).populated:
+                _remove(folder)
 
 
 def _remove(folder: Path) -> None:

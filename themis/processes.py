@@ -28,7 +28,7 @@ from themis.accounts import Account
 from themis.control_groups import NO_LIMITS, ControlGroup, Limits
 from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
-from themis.sessions import Member, has_members, kill_sessions, raise_shortage, sessions_below
+from themis.sessions import Member, has_members, is_shortage, kill_sessions, raise_shortage, sessions_below
 from themis.values import Value, repr_without
 
 P = ParamSpec("P")
@@ -186,18 +186,24 @@ class RunningProcess:
         try:
             if self._sessions:
                 kill_sessions(self._sessions)
+            if self._control_group is not None:
+                self._control_group.kill()
         except OSError as error:
             _LOG.warning("%s", error)
             self._loop.call_later(_LOOK_AGAIN_S, self._end)
             return
         self._ending = True
-        if self._control_group is not None:
-            self._control_group.kill()
         self._report(_GROUP_LOOKS)
 
     def _report(self, looks: int) -> None:
         if self._control_group is not None:
-            if looks and self._control_group.populated:
+            try:
+                populated = self._control_group.populated
+            except OSError as error:
+                _LOG.warning("%s", error)
+                self._loop.call_later(_LOOK_AGAIN_S, self._report, looks)
+                return
+            if looks and populated:
                 self._loop.call_later(_GROUP_LOOK_S, self._report, looks - 1)
                 return
             self.ran_out_of_memory = self._control_group.ran_out_of_memory
@@ -255,7 +261,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
         _signal_group(popen.pid, signal.SIGKILL)
         popen.wait()
         if control_group is not None:
-            control_group.kill()
+            with contextlib.suppress(OSError):
+                control_group.kill()
             control_group.remove()
         raise StartError("cannot watch a process", value=command[0], remedy=str(error)) from error
 
@@ -316,14 +323,14 @@ async def wait_for_exit(pid: int) -> None:
 async def look_surely(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that looks at the machine's processes in a thread; again while this process lacks file handles.
 
-    A process that cannot be seen may run, and hold a GPU. Raises ProcessLookupError if the function does.
+    A process that cannot be seen may run, and hold a GPU. All other errors of the function are raised.
     """
     while True:
         try:
             return await asyncio.to_thread(look, *args, **kwargs)
-        except ProcessLookupError:
-            raise
         except OSError as error:
+            if not is_shortage(error):
+                raise
             _LOG.warning("the processes of this machine cannot be looked at: %s", error)
             await asyncio.sleep(_LOOK_AGAIN_S)
 

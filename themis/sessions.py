@@ -111,12 +111,14 @@ def kill_sessions(sessions: Mapping[int, Iterable[Member]]) -> None:
                 os.kill(member.pid, signal.SIGKILL)
 
 
-def raise_shortage(error: OSError) -> None:
-    """Raise the error of a look at a process if this one has no file handle or memory left: the other may live.
+def is_shortage(error: OSError) -> bool:
+    """Whether a look at a process failed as this one has no file handle or memory left: the other may live."""
+    return error.errno in _SHORTAGES
 
-    All other errors say that it has ended, or is another user's.
-    """
-    if error.errno in _SHORTAGES:
+
+def raise_shortage(error: OSError) -> None:
+    """Raise the error of a look at a process if it is a shortage. All others say that it has ended, or is not ours."""
+    if is_shortage(error):
         raise error
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING
 
 from themis.errors import UnknownNameError
+from themis.interruption import OneInterruption
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def _resize(options: argparse.Namespace) -> int:
     from themis_lab.bench.resize_output import document, table
     from themis_lab.bench.resize_run import Round, run_rounds
 
-    # Treat SIGTERM like Ctrl-C. Otherwise the daemons of the benchmark's cluster would keep running.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     rounds: list[Round] = []
-    for item in run_rounds(plan):
-        if isinstance(item, Round):
-            rounds.append(item)
-        else:
-            sys.stderr.write(f"{item}\n")
+    # SIGTERM is treated like Ctrl-C. Otherwise the daemons of the benchmark's cluster would keep running.
+    with OneInterruption():
+        for item in run_rounds(plan):
+            if isinstance(item, Round):
+                rounds.append(item)
+            else:
+                sys.stderr.write(f"{item}\n")
     sys.stdout.write((json.dumps(document(plan, rounds)) if options.json else table(plan, rounds)) + "\n")
     return 0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 
 from themis.choices import AppMastersStart
 from themis.config.defaults import DEFAULT_POLICY
+from themis.interruption import OneInterruption
 from themis_cli.parsers import Subcommands
 
 
@@ -56,8 +56,8 @@ def _service(options: argparse.Namespace) -> int:
         policy=options.policy,
         app_masters=AppMastersStart(options.app_masters),
     )
-    # Treat SIGTERM like Ctrl-C. Otherwise the folder of the benchmark would remain.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    result = run_plan(plan, lambda phase: sys.stderr.write(f"{phase}\n"))
+    # SIGTERM is treated like Ctrl-C. Otherwise the folder of the benchmark would remain.
+    with OneInterruption():
+        result = run_plan(plan, lambda phase: sys.stderr.write(f"{phase}\n"))
     sys.stdout.write((json.dumps(document(result)) if options.json else table(plan, result)) + "\n")
     return 0

@@ -165,7 +165,7 @@ class SearchState:
             past = [
                 progress[job_id]
                 for job_id, target in plan.targets.items()
-                if progress[job_id].profile.iteration >= target
+                if progress[job_id].iterations_done >= target
             ]
             work = work_seen_gpu_s(progress, plan) - sum_in_order(job.serial_iteration_s for job in past)
         return min(1.0, done / max(work, 1e-9))

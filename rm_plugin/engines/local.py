@@ -227,10 +227,10 @@ class LocalAppLauncher:
     ) -> None:
         exit_code: int | None = None
         if process is None:
-            control_group = ControlGroup.of(pid)
+            control_group = await look_surely(ControlGroup.of, pid)
             await wait_for_exit(pid)
             if control_group is not None:
-                control_group.kill()
+                await look_surely(control_group.kill)
         else:
             exit_code = await process.wait()
         del self._pids[app_id]

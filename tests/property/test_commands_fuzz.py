@@ -11,7 +11,7 @@ from test_parsers_fuzz import FUZZ, WORDS, damaged, survives
 
 from rm_plugin.engines.folder_lock import FolderLock, LockHolder
 from rm_plugin.engines.shared_folder import FileSystemFolder
-from submarine_client.job_app import build_job_app, notes, tensorboard_command
+from submarine_client.job_app import build_job_app, notes, tensorboard_note
 from submarine_client.job_commands import read_options
 from submarine_client.job_flags import FLAGS
 from submarine_client.tony import TONY_FLAGS
@@ -58,7 +58,7 @@ def read_command(words):
     options = read_options(words)
     app = build_job_app(options, words)
     notes(options)
-    tensorboard_command(options, app)
+    tensorboard_note(options, app)
 
 
 @pytest.mark.slow

@@ -44,6 +44,9 @@ def check_fluid_rho(run: AuditInput, findings: Findings) -> None:
     if lost or submitted.keys() != ends.keys():
         return
     stays = {app_id: _stay(submitted[app_id], event) for app_id, event in ends.items()}
+    if any(stay.declared is None and stay.state == AppState.FINISHED for stay in stays.values()):
+        # It ended before an upgrade of the service: its event has no declaration, so the others' shares are unknown.
+        return
     lives = _lives(stays, float(len(run.gpus)), run)
     for app_id, stay in stays.items():
         if stay.declared is None or stay.state != AppState.FINISHED or app_id not in run.rho:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rm_plugin.service.web.rm_page import parsed_page_address
 from themis.web.elements import element
-from themis.web.frame import page
+from themis.web.frame import REFRESH_S, page
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -39,7 +39,10 @@ class StandbyPage:
         async def answer(request: web.Request) -> web.Response:
             # 503, so that a load balancer sends readers to the active one.
             if "text/html" in request.headers.get("Accept", ""):
-                return html_answer(standby_page(self.holder), status=503)
+                shown = html_answer(standby_page(self.holder), status=503)
+                # Not by the script of the other pages: it takes a 503 for no answer.
+                shown.headers["Refresh"] = str(REFRESH_S)
+                return shown
             return web.Response(text=f"standby of {self.holder}\n", status=503)
 
         application = web.Application()
@@ -62,4 +65,5 @@ def standby_page(holder: str) -> str:
         element("h1", "A standby"),
         element("p", "This ResourceManager waits for ", element("strong", holder), "."),
         element("p", "It takes over when that one ends. Until then read the page of that one."),
+        refresh_s=0,
     )

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import uuid
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,6 +15,7 @@ from rm_plugin.engines import local
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.engines.port import AmLaunch
 from themis import processes, sessions
+from themis.control_groups import ControlGroup
 from themis.processes import ProcessSpec, StartError, kill_marked, look_surely, start, wait_for_exit
 
 
@@ -59,6 +61,28 @@ def test_living_process_that_cannot_be_read_does_not_count_as_gone(tmp_path, mar
         await process.wait()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "look", [lambda group: group.kill(), lambda group: group.populated, lambda _: ControlGroup.of(os.getpid())]
+)
+def test_control_group_that_cannot_be_seen_does_not_count_as_empty(tmp_path, look, monkeypatch):
+    def opened(*_args, **_kwargs):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", opened)
+        patched.setattr(Path, "write_text", opened)
+        with pytest.raises(OSError, match="Too many open files"):
+            look(ControlGroup(tmp_path))
+
+
+def test_look_that_fails_for_another_reason_is_not_repeated():
+    def refused():
+        raise PermissionError(errno.EPERM, "no")
+
+    with pytest.raises(PermissionError):
+        asyncio.run(look_surely(refused))
 
 
 @pytest.mark.parametrize(

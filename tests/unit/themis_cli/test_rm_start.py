@@ -1,6 +1,8 @@
 """`themis rm start` with a state_dir that cannot be used: exit 2, one line with a remedy, no traceback."""
 
 import fcntl
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,15 @@ def refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     output = capsys.readouterr()
     assert output.out == "" and output.err.count("\n") == 1
     return output.err
+
+
+@pytest.fixture(autouse=True)
+def umask_is_restored() -> Iterator[None]:
+    """The command makes all files of its process private."""
+    before = os.umask(0o077)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture

@@ -297,6 +297,13 @@ class TestWork:
         assert not one.search.plan().finished
         assert one.search.done_share() == 1.0
 
+    def test_steps_of_a_job_without_a_length_are_no_work_done(self, bench):
+        """Its length is 1, and its log counts other iterations. It has work left while it runs."""
+        one = bench(replace(spec(tuner="single"), jobs=(JobSpec(job_id="j0", iterations_total=1),)))
+        one.start("j0")
+        one.search.jobs["j0"].profile.feed(StepLoss(step=150, loss=0.5))
+        assert one.search.done_share() < 1.0
+
     def test_the_share_done_grows_to_one(self, bench):
         one = bench()
         shares = [one.search.done_share()]

@@ -200,16 +200,19 @@ def test_every_address_that_changes_something_refuses_other_users_and_forged_req
     async def scenario():
         case = private_case()
         changing = [address for address in addresses(case) if address[0] not in ("GET", "HEAD")]
-        assert {method for method, _ in changing} == {"POST"}
+        assert {method for method, _ in changing} == {"POST", "PUT"}
         bob, unknown = readers(case)
         # What another site can make the owner's browser send.
         forged = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
         async with served(case) as site:
             for method, path in changing:
+                url = site.url.rstrip("/") + path
+                order = '{"state": "KILLED"}' if method == "PUT" else None
                 for headers, status in ((bob, 403), (unknown, 401), (forged, 401)):
-                    async with site.session.request(method, site.url.rstrip("/") + path, headers=headers) as reply:
+                    async with site.session.request(method, url, headers=headers, data=order) as reply:
                         assert reply.status == status, path
         assert f"refused: POST /api/v1/apps/{APP_ID}/kill: {APP_ID} is not your app" in caplog.text
+        assert "refused: PUT /ws/v1/cluster/apps/" in caplog.text
         entry = case.entries.get(APP_ID)
         assert not (entry.kill_reason or entry.pause_reason)
 

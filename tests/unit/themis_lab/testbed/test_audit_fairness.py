@@ -50,6 +50,14 @@ def test_nothing_is_compared_after_a_machine_was_lost():
     assert audit(run_of(lost, rho=RHO)).checks[FLUID_RHO] == 0
 
 
+def test_nothing_is_compared_if_an_end_has_no_declaration():
+    """A service of an earlier version wrote that event."""
+    earlier = changed("app_state", {"declaration": None}, app="b")
+    result = audit(run_of(earlier, rho=RHO))
+    assert result.checks[FLUID_RHO] == 0
+    assert not [text for text in result.violations if text.startswith(FLUID_RHO)]
+
+
 def test_users_have_the_weights_of_the_run():
     # Of two GPUs `a` of a user of weight 3 has 1.5 and `b` 0.5: `b` ends after 8 s.
     owned = [

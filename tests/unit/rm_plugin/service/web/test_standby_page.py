@@ -48,8 +48,12 @@ def test_browser_gets_a_page_that_says_that_nobody_is_signed_in():
         page.holder = "process <7> on rm1"
         try:
             request = urllib.request.Request(url, headers={"Accept": "text/html,*/*"})
-            code, body = await asyncio.to_thread(asked, request)
-            assert code == 503
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                await asyncio.to_thread(urllib.request.urlopen, request, timeout=60)
+            code, body, headers = refused.value.code, refused.value.read(), refused.value.headers
+            assert (code, headers["Refresh"]) == (503, "5")
+            # The script would show it as out of date.
+            assert b'data-refresh="0"' in body
             assert b"waits for <strong>process &lt;7&gt; on rm1</strong>" in body
             assert b"Not signed in" in body
         finally:
