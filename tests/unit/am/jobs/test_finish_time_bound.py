@@ -83,3 +83,12 @@ class TestBusyGangs:
         waiting = self.waiting(5.0)
         bound = FinishTimeBound(waiting, (*self.BUSY, (GangAt(2, Level.SLOT), 30.0)))
         assert (bound.packed_s([]), bound.shared_s(waiting, [self.ONE])) == (50.0, 50.0)
+
+
+def test_work_takes_longer_at_a_looser_level():
+    """800 GPU seconds of work on two GPUs, which at S = 1.3 are 520 s."""
+    waiting = [job(f"j{place}", 200.0, JobShape(tasks=2, min_tasks=2), CRUDE_SLOWDOWN) for place in range(4)]
+    slowdown = CRUDE_SLOWDOWN.at(Level.CLUSTER)
+    assert slowdown > 1.0
+    shared_s = FinishTimeBound(waiting, ()).shared_s(waiting, [GangAt(2, Level.CLUSTER)])
+    assert shared_s == pytest.approx(800.0 * slowdown / 2)

@@ -283,3 +283,16 @@ class TestWhatCannotBeFollowed:
     def test_unknown_levels_are_refused(self, within):
         with pytest.raises(ValueError, match=f"no level {within}"):
             self.follow(*self.GOOD, within=within)
+
+
+def test_gpus_are_also_divided_by_the_work_of_each_shape():
+    """The long jobs are narrow. Otherwise they would take all gangs, and no wide job would run."""
+    wide = JobShape(tasks=4, min_tasks=4)
+    waiting = [job(f"narrow{place}", 300.0 - place, JobShape(), FLAT) for place in range(8)]
+    waiting += [job(f"wide{place}", 200.0 - place, wide, FLAT) for place in range(3)]
+    found = list(gpu_division._of_several_shapes(waiting, 8))
+    assert any({"narrow0", "wide0"} <= {each.job_id for each in jobs[: len(sizes)]} for jobs, sizes in found)
+    for jobs, sizes in found:
+        assert sorted(each.job_id for each in jobs) == sorted(each.job_id for each in waiting)
+        assert all(each.shape.usable_gpus(size) == size for each, size in zip(jobs, sizes, strict=False))
+    assert not list(gpu_division._of_several_shapes(waiting[:8], 8))

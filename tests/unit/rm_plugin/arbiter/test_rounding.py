@@ -177,3 +177,17 @@ def test_by_gpu_keeps_the_largest_part_that_any_job_can_use():
             [gang(Level.MACHINE, m0=4)], 0.75, CRUDE_SLOWDOWN, random.Random(seed), Rounding.BY_GPU, demands
         )
         assert kept == (gang(Level.MACHINE, m0=3),)
+
+
+def test_winner_that_pays_nothing_keeps_all_and_so_does_every_app_after_it():
+    kept = keep_shares({"a": FIVE, "b": FIVE, "c": FIVE}, {"a": 1.0, "b": 0.4, "c": 1.0}, {}, 0, Rounding.NEAREST)
+    assert {app_id: len(gangs) for app_id, gangs in kept.items()} == {"a": 5, "b": 2, "c": 5}
+
+
+def test_whole_share_is_kept_exactly_even_if_the_draw_is_0():
+    class Lowest(random.Random):
+        def random(self):
+            return 0.0
+
+    for share, gangs in ((0.0, 0), (0.5, 2), (1.0, 4)):
+        assert len(keep_share(FIVE[:4], share, CRUDE_SLOWDOWN, Lowest(), Rounding.PROBABILISTIC)) == gangs

@@ -104,6 +104,21 @@ def test_only_so_many_ended_apps_stay_and_the_oldest_go_first(tmp_path):
     run(scenario)
 
 
+def test_ended_app_stays_while_its_app_master_is_connected(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_apps=0)) as rm:
+            entry, session = await rm.registered(app("connected"))
+            await rm.manager.sessions.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            later(rm, retention.SETTLED_S)
+            assert entry.ended
+            assert await rm.manager.retention.archive_old() == 0
+            session.close()
+            rm.manager.sessions.disconnected(entry, session)
+            assert await rm.manager.retention.archive_old() == 1
+
+    run(scenario)
+
+
 def test_archived_app_is_still_shown_listed_killed_and_watched(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, **settings(keep_apps=1)) as rm:
