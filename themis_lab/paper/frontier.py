@@ -45,7 +45,8 @@ _COSTS: Mapping[str, tuple[str, str]] = {
 _NAMED = (0.0, DEFAULT_MARGIN, 1.0)
 """Margins whose points the figure names; the names of all would cover each other."""
 
-_DRAWN_BESIDE = ("srsf", "srtf", "themis")
+_DRAWN_BESIDE = {"srsf": "^", "srtf": "s", "themis": "D"}
+"""Other policies in the figure, with their markers."""
 
 
 class Frontier(Value, frozen=True, kw_only=True):
@@ -172,9 +173,10 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], column: str) -> None:
             axes.annotate(f"{margin:g}", at_worst, (0, 5), textcoords="offset points", ha="center", size=7)
     # Other policies at their median only: their worst seeds would squeeze the curve.
     others = [row for row in rows if row["policy"] != OURS]
-    for policy in _DRAWN_BESIDE:
+    for policy, marker in _DRAWN_BESIDE.items():
         own = _point([*others, *(row for row in rows if row["policy"] == OURS)], policy)
-        axes.plot(own.costs[column], median(own.ratios), "s", color=colour_of(policy), label=f"{policy}, median")
+        label = f"{policy}, median"
+        axes.plot(own.costs[column], median(own.ratios), marker, color=colour_of(policy), label=label)
     axes.set_xlabel(_COSTS[column][1])
     axes.axhline(1.0, color=INK, linewidth=0.9, linestyle="--")
     axes.grid(visible=True)
