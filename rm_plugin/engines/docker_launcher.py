@@ -176,15 +176,14 @@ class DockerAppLauncher:
 
     async def shutdown(self) -> None:
         """Kill and remove every container of this run, then its network, but wait for at most `STOP_LIMIT_S`."""
-        self._closed, left = True, ""
+        self._closed = True
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
                 await self._end_all()
         except TimeoutError:
-            left = ", ".join(sorted(self._gone)) or "what is left of apps that have ended"
-        if left:
             # The followers go on: another call waits for them again.
-            raise UnreachableError("not all containers could be removed", value=left)
+            left = ", ".join(sorted(self._gone)) or "what is left of apps that have ended"
+            raise UnreachableError("not all containers could be removed", value=left) from None
         if self._watch is not None:
             await self._watch.close()
 

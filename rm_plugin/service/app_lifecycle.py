@@ -182,7 +182,7 @@ class AppLifecycle:
     def _leave(
         self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str, **detail: object
     ) -> None:
-        """Turn an app to a state in which nothing of it runs, and end its leases. `detail` is more for the event."""
+        """Turn an app to a state in which nothing of it runs, and end its leases. `detail` is added to the event."""
         now_s = change.now_s
         if entry.is_admitted:
             # Read before the leases end: their time counts up to now.
@@ -192,8 +192,8 @@ class AppLifecycle:
         leases = [lease.lease_id for lease in self._arbiter.table.of_app(entry.app_id)]
         ended = self._arbiter.release(leases, now_s=now_s, reason=reason)
         state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
-        told = {"state": state.value, "diagnostics": diagnostics, **detail}
-        change.event("app_state", app_id=entry.app_id, detail=told)
+        detail = {"state": state.value, "diagnostics": diagnostics, **detail}
+        change.event("app_state", app_id=entry.app_id, detail=detail)
         change.put(entry, state=state, diagnostics=diagnostics)
         change.then(lambda: self._forget(entry, reason, is_paused=state is AppState.PAUSED))
         self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
@@ -214,7 +214,7 @@ def _admitted(entry: AppEntry, now_s: float) -> dict[str, float | None]:
 
 
 def _declared(entry: AppEntry, declaration: pb.Declaration) -> dict[str, object]:
-    """What rho of an app follows from, for the event of its end: nothing if it never declared itself."""
+    """Return the part of the event of an app's end from which its rho follows: empty if it never declared itself."""
     if not declaration.phases:
         return {}
     declared = msgspec.to_builtins(declaration_from_message(declaration))

@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.service.attempt_losses import NO_LOSSES, AttemptLosses
@@ -249,13 +250,9 @@ class AppEntry:
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
         """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
-        gpu_time_s = stored.final.get("gpu_time_s", 0.0)
-        claimed, paused_at_s = stored.final.get("claimed_gpu_s"), stored.final.get("paused_at_s")
-        paused_s, unadmitted_s = stored.final.get("paused_s", 0.0), stored.final.get("unadmitted_s", 0.0)
-        waits_since_s = stored.final.get("waits_since_s")
+        number = partial(_finite, stored.final)
         heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
-        progress = stored.final.get("progress", 0.0)
-        heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
+        heartbeat.progress = heartbeat.progress or number("progress") or 0.0
         entry = cls(
             app_id=stored.app_id,
             spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
@@ -269,15 +266,15 @@ class AppEntry:
             archive=stored.archive,
             diagnostics=stored.diagnostics,
             attempt_losses=AttemptLosses.restored(stored.final),
-            gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
-            claimed_gpu_s=float(claimed) if isinstance(claimed, int | float) else None,
+            gpu_time_s=number("gpu_time_s") or 0.0,
+            claimed_gpu_s=number("claimed_gpu_s"),
             claim_guessed=stored.final.get("claim_guessed") is True,
             kill_reason=str(stored.final.get("kill_reason", "")),
             pause_reason=str(stored.final.get("pause_reason", "")),
-            paused_at_s=float(paused_at_s) if isinstance(paused_at_s, int | float) else None,
-            paused_s=float(paused_s) if isinstance(paused_s, int | float) else 0.0,
-            waits_since_s=float(waits_since_s) if isinstance(waits_since_s, int | float) else None,
-            unadmitted_s=float(unadmitted_s) if isinstance(unadmitted_s, int | float) else 0.0,
+            paused_at_s=number("paused_at_s"),
+            paused_s=number("paused_s") or 0.0,
+            waits_since_s=number("waits_since_s"),
+            unadmitted_s=number("unadmitted_s") or 0.0,
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
             resting_view=bytes.fromhex(str(stored.final.get("resting_view", ""))),
@@ -285,6 +282,12 @@ class AppEntry:
         )
         entry.take_heartbeat(heartbeat)
         return entry
+
+
+def _finite(stored: Mapping[str, object], name: str) -> float | None:
+    """A stored number, or None if there is none: a damaged row may hold anything, and sums need finite numbers."""
+    value = stored.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 _ENDS_OF_JOBS = frozenset(state.value for state in (JobState.FINISHED, *JOB_ENDS))

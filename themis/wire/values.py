@@ -29,7 +29,7 @@ from themis.speeds import SAME_SPEED, Speeds
 from themis.wire import themis_pb2 as pb
 
 ROUND_ANSWERS = ("rho", "bid")
-"""What answers a question of a round. It is not acknowledged, because nobody waits for that or sends it again."""
+"""What answers a question of a round. An app master never sends it again, so it is not acknowledged."""
 
 # ---- scalars --------------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class StandbyPage:
 
 
 def standby_page(holder: str) -> str:
-    """The page for browsers. Only the active ResourceManager has users, so nobody is signed in."""
+    """The page for browsers. No reader is signed in: only the active ResourceManager knows its users."""
     return page(
         "Themis, a standby",
         element("p", "Not signed in: only the active ResourceManager knows its users.", class_="reader"),

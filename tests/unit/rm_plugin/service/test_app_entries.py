@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from web_cases import RmCase
 
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -19,6 +20,17 @@ from themis.wire import themis_pb2 as pb
 def test_ids_of_apps_that_are_lost_or_archived_are_not_used_again(last_number):
     entries = AppEntries([], lost=["app-0002", "app-0007"], last_number=last_number)
     assert entries.next_id() == ("app-0010" if last_number == 9 else "app-0008")
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan, "1", None, [1.0]])
+def test_stored_numbers_that_are_none_count_as_not_stored(number):
+    """The GPU time of ended apps is summed exactly, which takes finite numbers only."""
+    case = RmCase(((4,),))
+    stored = case.running("mine").stored()
+    names = ("gpu_time_s", "claimed_gpu_s", "paused_at_s", "paused_s", "waits_since_s", "unadmitted_s", "progress")
+    entry = AppEntry.restored(replace(stored, final={**stored.final, **dict.fromkeys(names, number)}))
+    assert (entry.gpu_time_s, entry.paused_s, entry.unadmitted_s, entry.heartbeat.progress) == (0.0, 0.0, 0.0, 0.0)
+    assert (entry.claimed_gpu_s, entry.paused_at_s, entry.waits_since_s) == (None, None, None)
 
 
 JOBS = [pb.JobStatus(job_id="job-0", state="FINISHED", iteration=500, loss=0.1, has_loss=True)]
